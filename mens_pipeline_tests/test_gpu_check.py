@@ -19,7 +19,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.gpu import bundle, check, serving, smoke, training
 from mens_pipeline_tests.jobs.processes import is_gone
-from mens_pipeline_tests.serving.talkative import write_run, write_talkative, write_taught_run
+from mens_pipeline_tests.serving.talkative import write_infill_run, write_run, write_talkative
 from mens_pipeline_tests.training.runs import pairs
 
 
@@ -235,7 +235,7 @@ def test_a_server_is_asked_at_a_cursor(
 ) -> None:
     merged = write_talkative(tmp_path / "tiny")
     write_jsonl(tmp_path / "heldout.jsonl", pairs(2))
-    arguments = ["serving", str(tmp_path / "heldout.jsonl"), str(write_taught_run(tmp_path / "taught", merged))]
+    arguments = ["serving", str(tmp_path / "heldout.jsonl"), str(write_infill_run(tmp_path / "infill", merged))]
     monkeypatch.setattr(sys, "argv", [*arguments, "--device", "cpu"])
     serving.main()
     lines = capsys.readouterr().out.splitlines()

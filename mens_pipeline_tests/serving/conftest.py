@@ -1,4 +1,4 @@
-"""Models to serve, and a server that many tests ask."""
+"""Models to serve, and servers that many tests share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import CLIENTS, TOKEN, Running, running
-from mens_pipeline_tests.serving.talkative import write_endless, write_talkative, write_taught_run
+from mens_pipeline_tests.serving.talkative import write_endless, write_infill_run, write_talkative
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,26 @@ def endless_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(merged: Path) -> Iterator[Running]:
-    """A server of the tiny model that wants a token."""
+    """A server of the tiny model that requires a token."""
     with running(merged, ServerLimits(4, 20_000, 60.0, 400), TOKEN) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def busy(endless_model: Path) -> Iterator[Running]:
-    """A server without a token, of answers that only time ends; it writes one at once, and lets four wait."""
+    """A server without a token whose completions end only at the timeout: one runs, four may wait."""
     with running(endless_model, ServerLimits(1, 20_000, 2.0, 900_000)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def taught_run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was shown holes in programs, and never evaluated; its weights know nothing of Vox."""
-    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
+def infill_run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run trained for infill and never evaluated; its weights are random."""
+    return write_infill_run(tmp_path_factory.mktemp("infill"), merged)
 
 
 @pytest.fixture(scope="session")
-def taught(taught_run: Path) -> Iterator[Running]:
-    """A server of that run, which shows unknown names too: its model knows no others."""
-    with running(taught_run, ServerLimits(2, 40_000, 60.0, 400), syntax=Syntax.FALLBACK, show_all=True) as server:
+def infill(infill_run: Path) -> Iterator[Running]:
+    """A server of that run, which also sends unknown names: its model writes no others."""
+    with running(infill_run, ServerLimits(2, 40_000, 60.0, 400), syntax=Syntax.FALLBACK, show_all=True) as server:
         yield server

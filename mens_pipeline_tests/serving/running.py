@@ -28,14 +28,14 @@ from mens_pipeline.serving.server import ModelServer, resolve_address
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
 CLIENTS: Final = ExitStack()
-"""Closes OpenAI's clients at the end of a test: the warning of an open connection would meet a later one."""
+"""Closes OpenAI's clients at the end of a test: the warning about an open connection would hit a later one."""
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that runs, with what it serves, and the lines that it has said so far."""
+    """A running server, its model, and the lines that it has logged so far."""
 
     url: str
     served: ServedModel
@@ -43,14 +43,14 @@ class Running:
     token: str | None = None
 
     def openai(self, **options: Any) -> OpenAI:
-        """OpenAI's own client, which asks once."""
+        """OpenAI's own client, without retries."""
         plain = {"base_url": f"{self.url}/v1", "api_key": self.token or "none", "max_retries": 0}
         client = OpenAI(**{**plain, **options})
         CLIENTS.callback(client.close)
         return client
 
     def http(self, **options: Any) -> httpx2.Client:
-        """A plain client with the token, to be closed by a block."""
+        """A plain HTTP client with the token, for a `with` block."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx2.Client(**{"base_url": self.url, "headers": headers, "timeout": 60, **options})
 
@@ -80,7 +80,7 @@ class Running:
 
 
 @contextmanager
-def running(  # noqa: PLR0913 - what a server is told
+def running(  # noqa: PLR0913 - the options of a server
     folder: Path | ServedModel,
     limits: ServerLimits,
     token: str | None = None,
@@ -91,10 +91,9 @@ def running(  # noqa: PLR0913 - what a server is told
     accepted: AcceptedPieces | None = None,
     access: Access | None = None,
 ) -> Iterator[Running]:
-    """A server that is ready, and ends with the block.
+    """Run a server that is ready, and ends with the block.
 
-    `folder` is a merged model, a run, or what is to be served; `access` takes the place of the token and the local
-    names.
+    `folder` is a merged model, a run, or a served model; `access` replaces the token and the local names.
     """
     if isinstance(folder, ServedModel):
         served = folder

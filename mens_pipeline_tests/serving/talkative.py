@@ -1,4 +1,4 @@
-"""Tiny models that do not end by themselves too soon: one says something else each time, one the same for ever."""
+"""Tiny models that do not end too soon: one varies its text, one repeats a byte for ever."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _SPREAD = 0.4
-"""Of its weights; with as much of it attention decides what comes next."""
+"""Of its weights; large enough for attention to decide the next token."""
 
 
 def write_talkative(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
@@ -36,7 +36,7 @@ def write_talkative(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
 
 
 def write_endless(folder: Path) -> Path:
-    """A model that repeats one byte, and has a context so long that its answers outlast every test."""
+    """A model that repeats one byte, and has a context so long that its completions outlast every test."""
     write_tiny_base(folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1_000_000}))
@@ -61,8 +61,8 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
     return folder
 
 
-def write_taught_run(folder: Path, base: Path) -> Path:
-    """A run that was shown holes in programs; its weights know nothing of Vox."""
+def write_infill_run(folder: Path, base: Path) -> Path:
+    """A run trained for infill; its weights are random."""
     run = write_run(folder, base)
     manifest = json.loads((run / MANIFEST).read_text())
     manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}

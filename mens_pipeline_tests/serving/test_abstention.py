@@ -1,4 +1,4 @@
-"""Pieces at a cursor that the model is unsure of, by the threshold of its evaluation."""
+"""Pieces at a cursor that are withheld below the threshold of the evaluation."""
 
 import shutil
 from pathlib import Path
@@ -27,13 +27,13 @@ _NEVER = -1e9
 
 def _evaluate(run: Path, folder: Path, threshold: float | None, adapter_sha256: str | None = None) -> Path:
     copy = Path(shutil.copytree(run, folder))
-    some = rate_of([True, False])
-    found = (
+    rate = rate_of([True, False])
+    abstention = (
         None
         if threshold is None
-        else Abstention(threshold=threshold, coverage=0.5, exact_shown=some, exact_all=some, calibration_error=0.1)
+        else Abstention(threshold=threshold, coverage=0.5, exact_shown=rate, exact_all=rate, calibration_error=0.1)
     )
-    infill = InfillResults(window=192, shown=some, models={}, champion=None, exact_difference={}, abstention=found)
+    infill = InfillResults(window=192, shown=rate, models={}, champion=None, exact_difference={}, abstention=abstention)
     subject = DOCUMENT.subject.model_copy(update={"adapter_sha256": adapter_sha256 or adapter_digest(run)})
     results = DOCUMENT.model_copy(update={"infill": infill, "subject": subject})
     (copy / RESULTS).write_text(results.model_dump_json(by_alias=True))
@@ -44,7 +44,7 @@ def _ask(server: Running, **fields: Any) -> Any:
     return server.post("/infill", **(_CURSOR | fields))
 
 
-def _pieces(server: Running) -> list[str]:
+def _request_pieces(server: Running) -> list[str]:
     return [_ask(server, seed=seed).json()["content"] for seed in range(8)]
 
 
@@ -53,14 +53,14 @@ def _read_log(server: Running) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -> None:
-    evaluated = _evaluate(taught_run, tmp_path / "run", _SURE)
-    with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK) as server:
-        said = _read_log(server)
-    with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
-        shown = _pieces(server)
+def test_a_threshold_above_every_score_withholds_every_piece(infill_run: Path, tmp_path: Path) -> None:
+    evaluated = _evaluate(infill_run, tmp_path / "run", _SURE)
+    with running(infill_run, _LIMITS, syntax=Syntax.FALLBACK) as server:
+        default_log = _read_log(server)
+    with running(infill_run, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
+        shown = _request_pieces(server)
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
-        assert _pieces(server) == shown
+        assert _request_pieces(server) == shown
         (line,) = _read_log(server)
         assert line.startswith("at a cursor: ")
         assert line.endswith("(--show-all)")
@@ -70,8 +70,8 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
         (line,) = _read_log(server)
 
     assert any(shown)
-    assert len(said) == 1
-    assert said[0].startswith("at a cursor: no evaluation gives a threshold ")
+    assert len(default_log) == 1
+    assert default_log[0].startswith("at a cursor: no evaluation gives a threshold ")
     assert "below a mean log-probability of 0.00 are withheld" in line
     for piece, reply, events in zip(shown, whole, streams, strict=True):
         assert "".join(event["content"] for event in events) == reply.json()["content"] == ""
@@ -83,19 +83,19 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("syntax", [Syntax.FREE, Syntax.CONSTRAINED])
-def test_the_threshold_holds_for_every_decoding(taught_run: Path, tmp_path: Path, syntax: Syntax) -> None:
-    with running(_evaluate(taught_run, tmp_path / "run", _SURE), _LIMITS, syntax=syntax) as server:
-        assert not any(_pieces(server))
+def test_the_threshold_holds_for_every_decoding(infill_run: Path, tmp_path: Path, syntax: Syntax) -> None:
+    with running(_evaluate(infill_run, tmp_path / "run", _SURE), _LIMITS, syntax=syntax) as server:
+        assert not any(_request_pieces(server))
         assert '"content": "", "stop": false' in _ask(server, seed=0, stream=True).text
-    with running(_evaluate(taught_run, tmp_path / "low", _NEVER), _LIMITS, syntax=syntax) as server:
+    with running(_evaluate(infill_run, tmp_path / "low", _NEVER), _LIMITS, syntax=syntax) as server:
         replies = [_ask(server, seed=seed).json() for seed in range(8)]
         reasons = {reply.get("withheld") for reply in replies}
         assert "unsure" not in reasons
         assert any(reply["content"] for reply in replies) or "wrong_name" in reasons
 
 
-def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path) -> None:
-    evaluated, store = _evaluate(taught_run, tmp_path / "run", -0.75), ArtifactStore(tmp_path / "store")
+def test_the_threshold_comes_with_the_champion(infill_run: Path, tmp_path: Path) -> None:
+    evaluated, store = _evaluate(infill_run, tmp_path / "run", -0.75), ArtifactStore(tmp_path / "store")
     champion = make_champion(store, evaluated)
     assert champion_model(store, CPU).infill_threshold == -0.75
 
@@ -104,11 +104,11 @@ def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path)
         champion_model(store, CPU)
 
 
-def test_an_evaluation_of_another_adapter_says_nothing(taught_run: Path, tmp_path: Path) -> None:
+def test_ignores_the_evaluation_of_another_adapter(infill_run: Path, tmp_path: Path) -> None:
     def load_served(folder: Path) -> ServedModel:
         return adapter_model(Adapter.open(folder), CPU)
 
-    assert load_served(_evaluate(taught_run, tmp_path / "this", -0.75)).infill_threshold == -0.75
-    assert load_served(_evaluate(taught_run, tmp_path / "other", -0.75, "ab" * 32)).infill_threshold is None
-    assert load_served(_evaluate(taught_run, tmp_path / "few", None)).infill_threshold is None
-    assert load_served(taught_run).infill_threshold is None
+    assert load_served(_evaluate(infill_run, tmp_path / "this", -0.75)).infill_threshold == -0.75
+    assert load_served(_evaluate(infill_run, tmp_path / "other", -0.75, "ab" * 32)).infill_threshold is None
+    assert load_served(_evaluate(infill_run, tmp_path / "few", None)).infill_threshold is None
+    assert load_served(infill_run).infill_threshold is None

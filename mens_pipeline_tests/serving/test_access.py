@@ -32,7 +32,7 @@ _ANYWHERE = Access(SecretStr(TOKEN), None)
         {"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
     ],
 )
-def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
+def test_accepts_requests_from_this_machine(headers: Mapping[str, str]) -> None:
     check_access(headers, "/v1/models", _LOCAL)
 
 
@@ -54,7 +54,7 @@ def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
         ({"host": "localhost", "sec-fetch-site": "same-site", "sec-fetch-dest": "iframe"}, "`another site` may not"),
     ],
 )
-def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], message: str) -> None:
+def test_rejects_requests_of_other_hosts_and_pages(headers: Mapping[str, str], message: str) -> None:
     with pytest.raises(RequestRefusedError, match=message) as caught:
         check_access(headers, "/v1/models", _LOCAL)
 
@@ -64,7 +64,7 @@ def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], mes
 @pytest.mark.parametrize(
     "value", ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
-def test_a_token_alone_lets_in_from_anywhere(value: str) -> None:
+def test_a_token_grants_access_from_anywhere(value: str) -> None:
     for scheme in ("Bearer", "bearer"):
         check_access({"host": "models.example", "authorization": f"{scheme} {TOKEN}"}, "/v1/models", _ANYWHERE)
     with pytest.raises(RequestRefusedError, match="Send it as `Authorization: Bearer TOKEN`") as caught:
@@ -77,7 +77,7 @@ def test_a_token_alone_lets_in_from_anywhere(value: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/models", "/api/tags", "/metrics", "/v1/chat/completions", "/nowhere", "/health/x"]
 )
-def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
+def test_every_path_except_health_requires_the_token(server: Running, path: str) -> None:
     reply = httpx2.get(f"{server.url}{path}")
 
     assert reply.status_code == 401
@@ -99,7 +99,7 @@ def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> N
     assert not any(name.startswith("access-control") for name in (*origin.headers, *preflight.headers))
 
 
-def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
+def test_unknown_paths_get_errors_in_the_format_of_their_api(server: Running) -> None:
     with server.http() as client:
         replies = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/no")}
 
@@ -109,8 +109,8 @@ def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> 
 
 
 @pytest.mark.threat("N6")
-def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
-    secret = "a request of somebody"  # noqa: S105 - what must not be logged
+def test_the_log_contains_neither_token_nor_text(server: Running) -> None:
+    secret = "a request of somebody"  # noqa: S105 - text that must not be logged
     with server.http() as client:
         client.post("/v1/chat/completions?key=abc", json={"model": "mens", "messages": [], "user": secret})
         client.get("/a%0Aready: b")
@@ -121,7 +121,7 @@ def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
     assert not any(text in log for text in (TOKEN, secret, "key=abc"))
 
 
-def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
+def test_a_proxy_may_use_its_own_host_names_and_path(merged: Path) -> None:
     local = resolve_address("127.0.0.1", 0)
     access = access_to(local, SecretStr(TOKEN), "MENS_SERVE_TOKEN", ["Code.Example.org"], "/vox")
     headers = {"Host": "code.example.org", "Authorization": f"Bearer {TOKEN}"}
@@ -151,12 +151,12 @@ def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
         ([], "/vox/", "--base-path /vox/: not a path"),
     ],
 )
-def test_a_proxy_without_a_token_or_a_path_is_refused(hosts: list[str], base_path: str, message: str) -> None:
+def test_a_proxy_needs_a_token_and_a_valid_path(hosts: list[str], base_path: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         access_to(resolve_address("127.0.0.1", 0), None, "MENS_SERVE_TOKEN", hosts, base_path)
 
 
-def test_clients_of_ollama_look_whether_there_is_a_server(server: Running) -> None:
+def test_clients_of_ollama_detect_the_server(server: Running) -> None:
     with server.http() as client:
         head, loaded = client.head("/"), client.get("/api/ps").json()
 

@@ -1,4 +1,4 @@
-"""Several answers inside, one outside: of a real server."""
+"""A real server that generates several completions and returns one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ _LIMITS = ServerLimits(3, 20_000, 300.0, 400)
 
 @pytest.fixture(scope="module")
 def choosing(merged: Path) -> Iterator[Running]:
-    """A server that chooses one of three answers; the parser steers none of them."""
+    """A server that chooses one of three unconstrained completions."""
     with running(merged, _LIMITS, syntax=Syntax.FREE, best_of=3) as server:
         yield server
 
@@ -33,7 +33,7 @@ def _ask(server: Running, **options: Any) -> ChatCompletion:
     return completion
 
 
-def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
+def test_the_chosen_completion_is_one_of_those_of_a_request_for_three(choosing: Running) -> None:
     completion = _ask(choosing)
     (chosen,) = completion.choices
     usage = completion.usage
@@ -48,14 +48,14 @@ def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Runnin
     assert all("best_of" not in (choice.model_extra or {}) for choice in drawn)
 
 
-def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
+def test_a_constrained_choice_is_a_program(choosing: Running) -> None:
     (choice,) = _ask(choosing, decoding="fallback", best_of=2).choices
 
     assert is_program(choice.message.content or "", Mode.SOURCE)
     assert (choice.model_extra or {}) == {"decoding": "constrained", "best_of": 2}
 
 
-def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
+def test_a_stream_sends_the_chosen_completion_in_one_chunk(choosing: Running) -> None:
     whole = _ask(choosing).choices[0].message.content
     chunks: Any = list(_ask(choosing, stream=True))
 
@@ -63,7 +63,7 @@ def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
     assert {chunk.choices[0].index for chunk in chunks} == {0}
 
 
-def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
+def test_requests_in_the_format_of_ollama_use_the_default_of_the_server(choosing: Running) -> None:
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
     cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
     reply, greedy = (choosing.post("/api/generate", **one).json() for one in (body, cold))
@@ -73,16 +73,16 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     assert "best_of" not in greedy
 
 
-def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
+def test_a_request_may_turn_the_choice_off(choosing: Running) -> None:
     (choice,) = _ask(choosing, best_of=1).choices
 
     assert (choice.model_extra or {}) == {"decoding": "free"}
     assert choice.message.content == _ask(choosing, temperature=0).choices[0].message.content
 
 
-def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
+def test_a_request_fails_if_no_completion_ends(endless_model: Path) -> None:
     with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server:
-        # So cold that the most likely token is drawn, which never ends the turn.
+        # So low that the likeliest token is drawn, which never ends the turn.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
         reply = server.post("/v1/chat/completions", **body)
 
@@ -92,7 +92,7 @@ def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> N
 _PREFIX, _SUFFIX = "let x = ", "\n"
 
 
-def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
+def test_returns_one_of_several_pieces_at_a_cursor(infill: Running) -> None:
     options: dict[str, Any] = {
         "model": "mens",
         "prompt": _PREFIX,
@@ -101,8 +101,8 @@ def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
         "temperature": 1.2,
         "top_p": 0.95,
     }
-    client = taught.openai()
-    given = 0
+    client = infill.openai()
+    num_chosen = 0
     for seed in range(6):
         (chosen,) = client.completions.create(**options, seed=seed, best_of=2).choices
         drawn = client.completions.create(**options, seed=seed, n=2).choices
@@ -112,9 +112,9 @@ def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
         assert "".join(chunk.choices[0].text for chunk in streamed) == chosen.text
         assert chosen.text in {choice.text for choice in drawn}
         assert bool(chosen.text) == any(choice.text for choice in drawn)
-        given += bool(chosen.text)
+        num_chosen += bool(chosen.text)
 
-    assert given > 0
+    assert num_chosen > 0
 
 
 _CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]}
@@ -122,7 +122,7 @@ _CURSOR = {"prompt": _PREFIX, "suffix": _SUFFIX}
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("fields", "problem"),
     [
         (_CHAT | {"best_of": 4}, "4 is above the limit of 3 completions at once (--max-concurrent)."),
         (_CHAT | {"best_of": 2, "n": 2}, "cannot be combined with n = 2; leave one of them out."),
@@ -134,18 +134,18 @@ _CURSOR = {"prompt": _PREFIX, "suffix": _SUFFIX}
         (_CURSOR | {"best_of": 0}, "Input should be greater than or equal to 1"),
     ],
 )
-def test_where_there_is_nothing_to_choose_among_it_is_refused(
-    choosing: Running, taught: Running, asked: dict[str, Any], problem: str
+def test_rejects_best_of_without_a_choice(
+    choosing: Running, infill: Running, fields: dict[str, Any], problem: str
 ) -> None:
-    server, path = (choosing, "/v1/chat/completions") if "messages" in asked else (taught, "/v1/completions")
-    reply = server.post(path, model="mens", **asked)
+    server, path = (choosing, "/v1/chat/completions") if "messages" in fields else (infill, "/v1/completions")
+    reply = server.post(path, model="mens", **fields)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(f"best_of: {problem}")
     assert reply.json()["error"]["param"] == "best_of"
 
 
-def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:
+def test_a_model_not_trained_for_infill_accepts_best_of(server: Running) -> None:
     body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
     reply = server.post("/v1/completions", **body)
 

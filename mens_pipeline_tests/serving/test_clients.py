@@ -1,4 +1,4 @@
-"""What editors and agents send along, beside what the clients of OpenAI and Ollama need."""
+"""Fields that editors and agents send in addition to those of the clients of OpenAI and Ollama."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ def _post(server: Running, path: str, **fields: Any) -> tuple[dict[str, Any], st
     return reply.json(), reply.headers.get("x-mens-warning")
 
 
-def _said(reply: dict[str, Any]) -> str:
+def _read_content(reply: dict[str, Any]) -> str:
     content: str = reply["choices"][0]["message"]["content"]
     return content
 
 
-def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
-    """Editors ask for 4,096 of any model; the answer has what there is, and the header says so."""
+def test_reduces_max_tokens_to_the_limits_with_a_warning(server: Running) -> None:
+    """Editors request 4,096 of any model."""
     reply, warning = _post(server, "/v1/chat/completions", **{**_CHAT, "max_tokens": 4_096})
     long = [{"role": "user", "content": "x" * 350}]
-    near_the_end, other = _post(server, "/v1/chat/completions", **{**_CHAT, "messages": long, "max_tokens": 200})
-    usage = near_the_end["usage"]
+    near_the_limit, other = _post(server, "/v1/chat/completions", **{**_CHAT, "messages": long, "max_tokens": 200})
+    usage = near_the_limit["usage"]
 
     assert reply["usage"]["completion_tokens"] <= 400
     assert warning is not None
@@ -45,58 +45,58 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     assert _post(server, "/api/generate", **ollama)[1] == expected
 
 
-def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
+def test_fields_without_effect_are_ignored_with_a_warning(server: Running) -> None:
     plain, nothing = _post(server, "/v1/chat/completions", **_CHAT)
     extra = {"store": True, "reasoning_effort": "high", "verbosity": "low", "prompt_cache_key": "k", "user": None}
     reply, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
     streamed = server.post("/v1/chat/completions", **_CHAT, **extra, stream=True)
 
     assert nothing is None
-    assert _said(reply) == _said(plain)
+    assert _read_content(reply) == _read_content(plain)
     assert warning == "ignored: prompt_cache_key, reasoning_effort, store, verbosity"
     assert streamed.headers["x-mens-warning"] == warning
 
 
-def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running) -> None:
-    asked = {"model": "mens", "prompt": "Write a function.", "stream": False}
-    plain, _ = _post(server, "/api/generate", **asked, options={"num_predict": 20})
+def test_options_of_ollama_without_effect_are_ignored(server: Running) -> None:
+    body = {"model": "mens", "prompt": "Write a function.", "stream": False}
+    plain, _ = _post(server, "/api/generate", **body, options={"num_predict": 20})
     options = {"num_predict": 20, "num_ctx": 8_192, "top_k": 40, "repeat_penalty": 1.1}
-    reply, warning = _post(server, "/api/generate", **asked, options=options)
+    reply, warning = _post(server, "/api/generate", **body, options=options)
 
     assert reply["response"] == plain["response"]
     assert warning == "ignored: options.num_ctx, options.repeat_penalty, options.top_k"
 
 
-def test_a_developer_is_the_system(server: Running) -> None:
+def test_the_role_developer_means_system(server: Running) -> None:
     briefs = [[{"role": role, "content": "Be brief."}] for role in ("developer", "system")]
-    asked = [{**_CHAT, "messages": [*brief, *_ASK]} for brief in [*briefs, []]]
-    developer, system, nobody = (_said(_post(server, "/v1/chat/completions", **fields)[0]) for fields in asked)
+    bodies = [{**_CHAT, "messages": [*brief, *_ASK]} for brief in [*briefs, []]]
+    developer, system, nobody = (_read_content(_post(server, "/v1/chat/completions", **fields)[0]) for fields in bodies)
 
     assert developer == system != nobody
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
-def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: str) -> None:
-    """To the token: what the model would have said next, and only that; the parser steers none of it."""
+def test_continues_a_last_message_of_the_assistant(server: Running, path: str) -> None:
+    """Token for token, without repeating the beginning, and unconstrained."""
     begun = {"role": "assistant", "content": "fn twice(n: int"}
-    asked = {"model": "mens", "messages": [*_ASK, begun], "stream": False}
+    body = {"model": "mens", "messages": [*_ASK, begun], "stream": False}
     limits = {"max_tokens": 20} if path.startswith("/v1") else {"options": {"num_predict": 20}}
-    reply, warning = _post(server, path, **asked, **limits)
+    reply, warning = _post(server, path, **body, **limits)
     tokenizer = FileTokenizer(server.served.evaluated.base_path)
     turns = (Turn("system", server.served.system_prompt), Turn("user", _ASK[0]["content"]))
     prompt = encode_turns(tokenizer, turns)
     whole = encode_turns(tokenizer, (*turns, Turn("assistant", begun["content"])))
-    said = _said(reply) if path.startswith("/v1") else reply["message"]["content"]
+    content = _read_content(reply) if path.startswith("/v1") else reply["message"]["content"]
     num_prompt = reply["usage"]["prompt_tokens"] if path.startswith("/v1") else reply["prompt_eval_count"]
 
     assert whole == (*prompt, *tokenizer.encode("fn twice(n: int", add_special_tokens=False))
     assert num_prompt == len(whole)
-    assert said
-    assert not said.startswith("fn twice")
+    assert content
+    assert not content.startswith("fn twice")
     assert warning is None
 
 
-def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
+def test_rejects_constraints_on_a_continued_message(server: Running) -> None:
     messages = [*_ASK, {"role": "assistant", "content": "fn twice(n: int"}]
     with pytest.raises(openai.BadRequestError, match="the parser cannot constrain a continuation of your text"):
         server.openai().chat.completions.create(
@@ -104,7 +104,7 @@ def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
         )
 
 
-def test_a_text_goes_on_as_it_stands(server: Running) -> None:
+def test_continues_a_plain_text(server: Running) -> None:
     client = server.openai()
     text = "fn twice(n: int) to int {"
     whole = client.completions.create(model="mens", prompt=text, max_tokens=24)
@@ -148,19 +148,19 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: "),
     ],
 )
-def test_texts_that_cannot_go_on_are_refused(server: Running, fields: dict[str, Any], message: str) -> None:
+def test_rejects_texts_that_cannot_be_continued(server: Running, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(openai.BadRequestError, match=message):
         server.openai().completions.create(model="mens", **fields)
 
 
-def test_a_text_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
+def test_a_text_completion_ends_with_an_error_at_the_timeout(busy: Running) -> None:
     events = busy.events("/v1/completions", model="mens", prompt="Go on.", max_tokens=900_000, stream=True)
 
     assert events[-1]["error"]["code"] == "timeout"
 
 
 @pytest.mark.parametrize("field", ["model", "name"])
-def test_a_model_is_shown(server: Running, field: str) -> None:
+def test_describes_a_model(server: Running, field: str) -> None:
     shown, _ = _post(server, "/api/show", **{field: "mens:latest", "verbose": False})
     family = server.served.architecture
 

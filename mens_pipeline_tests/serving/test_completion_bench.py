@@ -1,4 +1,4 @@
-"""The pauses of somebody who types, as the bench of completion replays them."""
+"""Pauses in typing, as the completion bench replays them."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +8,7 @@ from mens_pipeline_tests.bench.completion import choose_pauses
 _PROGRAM = Path("data/golden/agentic/actor_auction_room.vox")
 
 
-def test_pauses_stand_in_typed_lines_from_top_to_bottom() -> None:
+def test_pauses_are_in_typed_lines_from_top_to_bottom() -> None:
     program = _PROGRAM.read_text(encoding="utf-8")
     pauses = [*choose_pauses(program, 40)]
 

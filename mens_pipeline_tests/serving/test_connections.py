@@ -1,4 +1,4 @@
-"""Connections that ask for nothing: closed in time, few at once, and no flood of lines when there are too many."""
+"""Idle connections: closed after a while, limited in number, and logged once if there are too many."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ from mens_pipeline_tests.serving.running import TOKEN, Running
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "
 
 
-def _reply(connection: socket.socket, end: bytes) -> bytes:
+def _read_reply(connection: socket.socket, end: bytes) -> bytes:
     received = b""
     while not received.endswith(end):
         part = connection.recv(10_000)
@@ -38,40 +38,40 @@ def _is_closed(connection: socket.socket, seconds: float = 0.0) -> bool:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers must be there within a second."""
+    """Headers must arrive within a second."""
     monkeypatch.setattr(BoundedConnection, "header_seconds", 1.0)
 
 
 @pytest.mark.threat("N8")
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("sent", [b"", _HEAD], ids=["nothing", "half a header"])
-def test_headers_that_do_not_come_end_the_connection(server: Running, sent: bytes) -> None:
+def test_incomplete_headers_close_the_connection(server: Running, sent: bytes) -> None:
     with server.connect() as connection:
         connection.sendall(sent)
-        begun = time.monotonic()
+        start = time.monotonic()
         while not _is_closed(connection, 0.1):
-            assert time.monotonic() < begun + 5
+            assert time.monotonic() < start + 5
             if sent:
                 connection.sendall(b"a")
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - start < 4
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
-def test_a_connection_that_asks_goes_on(server: Running) -> None:
+def test_a_connection_with_slow_requests_stays_open(server: Running) -> None:
     head = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
     with server.connect() as connection:
         connection.sendall(f"POST /api/chat HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())
         time.sleep(1.5)
         connection.sendall(b"{}")
-        assert b"400 Bad Request" in _reply(connection, b"}")
+        assert b"400 Bad Request" in _read_reply(connection, b"}")
         time.sleep(1.5)
         connection.sendall(f"GET /v1/models HTTP/1.1\r\n{head}\r\n".encode())
-        assert b"200 OK" in _reply(connection, b"]}")
+        assert b"200 OK" in _read_reply(connection, b"]}")
 
 
 @pytest.mark.threat("N8")
-def test_silent_connections_make_room(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_connection_replaces_a_silent_one(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedConnection, "most", 5)
     with ExitStack() as stack:
         silent = [stack.enter_context(server.connect()) for _ in range(100)]
@@ -84,7 +84,7 @@ def test_silent_connections_make_room(server: Running, monkeypatch: pytest.Monke
     assert len(open_ones) <= 5
 
 
-def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_a_connection_if_all_others_are_busy(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedConnection, "most", 2)
     post = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n"
     with server.connect() as first, server.connect() as second:
@@ -98,7 +98,7 @@ def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch
     assert b"Retry-After: 2" in reply
 
 
-def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_connections_depends_on_that_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for soft in (64, 200, 20_000, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, soft))
@@ -108,7 +108,7 @@ def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.threat("N8")
-def test_a_full_table_is_told_once() -> None:
+def test_a_full_file_table_is_logged_once() -> None:
     details: list[str] = []
     others: list[Any] = []
     loop = asyncio.new_event_loop()

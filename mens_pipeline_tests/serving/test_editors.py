@@ -1,4 +1,4 @@
-"""Requests in the shapes that plugins of editors send, each to its end: a piece that stands, or none."""
+"""Requests as editor plugins send them: each gets a piece that parses, or none."""
 
 import re
 from html import unescape
@@ -35,7 +35,7 @@ _LLAMA_VIM: dict[str, Any] = {
     "t_max_prompt_ms": 500,
     "t_max_predict_ms": 250,
     "response_fields": ["content", *_TIMES, "truncated", "tokens_cached"],
-    # Sent empty where the user names none.
+    # Sent empty if the user names none.
     "model": "",
 }
 _LLAMA_VSCODE: dict[str, Any] = {
@@ -116,16 +116,16 @@ _TABBY_PLUGIN: dict[str, Any] = {
 _VLLM: dict[str, Any] = {"prompt": _PREFIX + _LINE, "suffix": _SUFFIX, "min_p": 0.1, "top_k": 20, "cache_salt": "x"}
 
 
-_BOTH = (_PREFIX + _LINE, _SUFFIX)
+_AROUND = (_PREFIX + _LINE, _SUFFIX)
 _ZED_FORMS = {
-    "code_llama": "<PRE> {} <SUF>{} <MID>".format(*_BOTH),
-    "star_coder": "<fim_prefix>{}<fim_suffix>{}<fim_middle>".format(*_BOTH),
+    "code_llama": "<PRE> {} <SUF>{} <MID>".format(*_AROUND),
+    "star_coder": "<fim_prefix>{}<fim_suffix>{}<fim_middle>".format(*_AROUND),
     "deepseek_coder": "<\uff5cfim\u2581begin\uff5c>{}<\uff5cfim\u2581hole\uff5c>{}<\uff5cfim\u2581end\uff5c>".format(
-        *_BOTH
+        *_AROUND
     ),
-    "qwen": "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>".format(*_BOTH),
-    "codestral": "[SUFFIX]{1}[PREFIX]{0}".format(*_BOTH),
-    "glm": "<|code_prefix|>{}<|code_suffix|>{}<|code_middle|>".format(*_BOTH),
+    "qwen": "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>".format(*_AROUND),
+    "codestral": "[SUFFIX]{1}[PREFIX]{0}".format(*_AROUND),
+    "glm": "<|code_prefix|>{}<|code_suffix|>{}<|code_middle|>".format(*_AROUND),
 }
 """The prompt formats of Zed; CodeGemma has that of Qwen."""
 _ZED_STOPS = [
@@ -148,7 +148,7 @@ _ZED_OLLAMA: dict[str, Any] = {
 }
 
 
-def _text(document: dict[str, Any]) -> str:
+def _read_text(document: dict[str, Any]) -> str:
     if "choices" not in document:
         return str(document["content"] if "content" in document else document["response"])
     choice = document["choices"][0]
@@ -174,45 +174,45 @@ _REQUESTS = {
 
 
 @every("plugin", _REQUESTS)
-def test_what_a_plugin_sends_gives_what_stands(taught: Running, plugin: str) -> None:
+def test_each_plugin_gets_pieces_that_parse(infill: Running, plugin: str) -> None:
     path, body = _REQUESTS[plugin]
-    piece = "".join(map(_text, taught.events(path, **body)))
+    piece = "".join(map(_read_text, infill.events(path, **body)))
 
     assert not piece or analyze(_PREFIX + _LINE + piece + _SUFFIX).ok
 
 
-def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) -> None:
-    marked = taught.post("/completion", prompt=_MARKED, n_predict=12).json()
-    fields = taught.post("/infill", input_prefix=_PREFIX, prompt=_LINE, input_suffix=_SUFFIX)
+def test_marks_and_fields_describe_the_same_cursor(infill: Running) -> None:
+    marked = infill.post("/completion", prompt=_MARKED, n_predict=12).json()
+    fields = infill.post("/infill", input_prefix=_PREFIX, prompt=_LINE, input_suffix=_SUFFIX)
 
     assert marked["tokens_evaluated"] == fields.json()["tokens_evaluated"]
     assert fields.json()["content"].startswith(marked["content"])
 
 
-def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
-    with taught.http() as client:
+def test_plugins_of_tabby_find_the_server_healthy(infill: Running) -> None:
+    with infill.http() as client:
         health = client.get("/v1/health").json()
-    malformed = taught.post("/v1/completions", segments={"suffix": "x"})
-    whole = taught.post("/v1/completions", language="vox", segments={"prefix": _PREFIX}).json()
+    malformed = infill.post("/v1/completions", segments={"suffix": "x"})
+    whole = infill.post("/v1/completions", language="vox", segments={"prefix": _PREFIX}).json()
 
-    assert (health["model"], health["device"]) == (taught.served.name, "cpu")
+    assert (health["model"], health["device"]) == (infill.served.name, "cpu")
     assert health["version"]["git_describe"] == "v0.1.0"
     assert malformed.json()["error"]["message"].startswith("prompt.")
     assert (list(whole["choices"][0])[:2], whole["id"][:5]) == (["index", "text"], "cmpl-")
 
 
-def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
-    document = taught.post("/infill", **_LLAMA_VIM).json()
+def test_llama_vim_gets_flat_fields(infill: Running) -> None:
+    document = infill.post("/infill", **_LLAMA_VIM).json()
 
     assert set(document) == {"content", *_TIMES, "truncated"}
     assert document["timings/predicted_n"] > 0 < document["timings/predicted_per_second"]
 
 
-def test_what_is_passed_over_is_named(taught: Running) -> None:
+def test_warnings_name_ignored_fields(infill: Running) -> None:
     odd = {"x\r\nX-Own: 1": 1, "\u4e2d": 1, "n" * 5_000: 1, **{f"f{number:04}": 1 for number in range(500)}}
     requests = [_REQUESTS[plugin] for plugin in ("llama.vim", "fields of vLLM", "Continue, ollama")]
-    plain = [taught.post(path, **body).headers["X-Mens-Warning"].split("; ")[0] for path, body in requests[:2]]
-    mixed = [taught.post(path, **body, **odd) for path, body in requests]
+    plain = [infill.post(path, **body).headers["X-Mens-Warning"].split("; ")[0] for path, body in requests[:2]]
+    mixed = [infill.post(path, **body, **odd) for path, body in requests]
 
     assert plain[0] == "ignored: input_extra, t_max_predict_ms, t_max_prompt_ms, top_k"
     assert plain[1] == "ignored: cache_salt, min_p, top_k"
@@ -221,30 +221,30 @@ def test_what_is_passed_over_is_named(taught: Running) -> None:
     assert all("X-Own" not in reply.headers for reply in mixed)
 
 
-def test_an_announcement_takes_no_time(taught: Running) -> None:
+def test_a_warm_up_request_generates_nothing(infill: Running) -> None:
     fields = {"input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "response_fields": [""]}
-    vim = taught.post("/infill", **{**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
-    vscode = taught.post("/infill", **{**_LLAMA_VSCODE, "n_predict": 0})
+    vim = infill.post("/infill", **{**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
+    vscode = infill.post("/infill", **{**_LLAMA_VSCODE, "n_predict": 0})
 
     assert (vim.status_code, vim.json()) == (200, {})
     assert (vscode.json()["content"], vscode.json()["tokens_predicted"]) == ("", 0)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/infill", "/api/generate"])
-def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, path: str) -> None:
+def test_unsupported_fields_are_named_or_rejected(infill: Running, path: str) -> None:
     fields = {"min_p": 0.1, "cache_prompt": False, "top_k": 5, "typical_p": 0.9, "repeat_penalty": 1.1}
-    asked: dict[str, Any] = {"prompt": "fn f", **fields}
+    body: dict[str, Any] = {"prompt": "fn f", **fields}
     if path.startswith("/v1"):
-        asked["max_tokens"] = 2
+        body["max_tokens"] = 2
     if "chat" in path:
-        asked = {**asked, "messages": [{"role": "user", "content": "Write a function."}]}
-        del asked["prompt"]
+        body = {**body, "messages": [{"role": "user", "content": "Write a function."}]}
+        del body["prompt"]
     if path.startswith("/api"):
         options = {name: value for name, value in fields.items() if name != "cache_prompt"}
-        asked = {"prompt": "fn f", "options": {**options, "num_predict": 2}, "stream": False}
-    with taught.http() as client:
-        lenient = client.post(path, json=asked)
-        strict = client.post(path, json=asked, headers={"X-Mens-Strict": "1"})
+        body = {"prompt": "fn f", "options": {**options, "num_predict": 2}, "stream": False}
+    with infill.http() as client:
+        lenient = client.post(path, json=body)
+        strict = client.post(path, json=body, headers={"X-Mens-Strict": "1"})
 
     assert lenient.status_code == 200, lenient.text
     assert "min_p" in lenient.headers["X-Mens-Warning"]
@@ -253,8 +253,8 @@ def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, pat
     assert "X-Mens-Strict" in strict.text
 
 
-def test_without_a_suffix_other_fields_are_refused(taught: Running) -> None:
-    ollama = taught.post("/api/generate", model="mens", prompt="Write a function.", logprobs=True)
+def test_rejects_unsupported_fields_without_a_suffix(infill: Running) -> None:
+    ollama = infill.post("/api/generate", model="mens", prompt="Write a function.", logprobs=True)
 
     assert ollama.json()["error"].startswith("logprobs: not supported here")
 
@@ -273,8 +273,8 @@ _REST = "\n    return sum\n}\n\n@test fn half() {\n    assert(total([1"
     ],
     ids=["a window", "an error above", "a long file"],
 )
-def test_text_that_cannot_be_parsed_costs_its_part_alone(taught: Running, prefix: str, skipped: str) -> None:
-    reply = taught.post("/infill", input_prefix=prefix, input_suffix=_REST, n_predict=8)
+def test_skips_only_the_part_that_cannot_be_parsed(infill: Running, prefix: str, skipped: str) -> None:
+    reply = infill.post("/infill", input_prefix=prefix, input_suffix=_REST, n_predict=8)
     piece = reply.json()["content"]
 
     assert reply.status_code == 200, reply.text
@@ -283,28 +283,28 @@ def test_text_that_cannot_be_parsed_costs_its_part_alone(taught: Running, prefix
 
 
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\xf0\x9f"], ids=["a surrogate", "bytes"])
-def test_half_a_character_costs_itself_alone(taught: Running, half: bytes) -> None:
+def test_tolerates_half_a_character(infill: Running, half: bytes) -> None:
     """Editors count in units of UTF-16, and cut a text between two of them."""
     body = b'{"input_prefix": "// ' + half + b' \\nlet x = ", "input_suffix": "\\n", "n_predict": 4}'
-    with taught.http() as client:
+    with infill.http() as client:
         reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
 
     assert reply.status_code == 200, reply.text
 
 
-def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) -> None:
-    before = len(taught.lines)
-    taught.post("/infill", input_prefix="fn f() { let x = = ", input_suffix="\n", n_predict=8)
+def test_a_request_without_a_piece_is_logged(infill: Running) -> None:
+    before = len(infill.lines)
+    infill.post("/infill", input_prefix="fn f() { let x = = ", input_suffix="\n", n_predict=8)
 
-    assert any(line.startswith("no completion at a cursor: the model found no piece") for line in taught.lines[before:])
+    assert any(line.startswith("no completion at a cursor: the model found no piece") for line in infill.lines[before:])
 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])
-def test_clients_of_llama_cpp_learn_how_much_may_be_sent(taught: Running, path: str) -> None:
-    with taught.http() as client:
+def test_clients_of_llama_cpp_learn_the_context_length(infill: Running, path: str) -> None:
+    with infill.http() as client:
         described = client.get(path).json()
 
-    assert described["default_generation_settings"]["n_ctx"] == taught.served.max_context
+    assert described["default_generation_settings"]["n_ctx"] == infill.served.max_context
     assert described["total_slots"] == 2
 
 
@@ -342,15 +342,15 @@ def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | Non
         ("<|cursor|>", "<|cursor|>"),
     ],
 )
-def test_marks_that_are_not_understood_are_named(taught: Running, text: str, mark: str) -> None:
-    reply = taught.post("/v1/completions", prompt=text, max_tokens=4)
+def test_rejects_unknown_marks_by_name(infill: Running, text: str, mark: str) -> None:
+    reply = infill.post("/v1/completions", prompt=text, max_tokens=4)
 
     assert reply.status_code == 400
     assert mark in reply.json()["error"]["message"]
     assert reply.json()["error"]["param"] == "prompt"
 
 
-def test_a_session_is_drawn_as_a_moving_picture() -> None:
+def test_a_session_is_drawn_as_an_animation() -> None:
     frames = [
         Frame(1.0, ("a < b ",), 0, 6, ""),
         Frame(1.5, ("a < b ",), 0, 6, "& c"),

@@ -1,4 +1,4 @@
-"""The thread that writes completions: when it takes none, what fails and what goes on, how it ends."""
+"""The generation thread: when it rejects requests, how it survives failures, how it ends."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from mens_pipeline.serving.generation import Failed, GenerationResult
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
-from mens_pipeline_tests.serving.asked import Asked, writing
+from mens_pipeline_tests.serving.submission import Submission, run_queue
 
 _LIMITS = ServerLimits(2, 1_000, 60.0, 100)
 
@@ -31,15 +31,15 @@ def _load() -> Loaded:
     return Loaded(hybrid_model(), frozenset(), _Bytes())
 
 
-def _engine(
+def _run_engine(
     load: Callable[[], Loaded] = _load, limits: ServerLimits = _LIMITS
 ) -> AbstractContextManager[tuple[GenerationQueue, list[State]]]:
-    return writing(load, limits)
+    return run_queue(load, limits)
 
 
-def test_answers_come_to_their_end() -> None:
-    with _engine() as (engine, states):
-        asked = [Asked(number) for number in (1, 5, 9)]
+def test_completions_run_to_their_limit() -> None:
+    with _run_engine() as (engine, states):
+        asked = [Submission(number) for number in (1, 5, 9)]
         engine.submit([one.completion for one in asked])
         ends = [one.end() for one in asked]
 
@@ -52,7 +52,7 @@ def test_answers_come_to_their_end() -> None:
     assert (states, engine.failure) == ([State.READY, State.ENDED], None)
 
 
-def test_nothing_is_taken_before_the_model_is_there() -> None:
+def test_rejects_requests_until_the_model_is_loaded() -> None:
     gate = threading.Event()
 
     def load() -> Loaded:
@@ -62,10 +62,10 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
     engine = GenerationQueue(load, _LIMITS, lambda _state: None)
     engine.start()
     with pytest.raises(RequestRefusedError, match=r"is loading the model\. Retry later") as caught:
-        engine.submit([Asked().completion])
+        engine.submit([Submission().completion])
     engine.stop(0)
     with pytest.raises(RequestRefusedError, match=r"is stopping\. Retry later"):
-        engine.submit([Asked().completion])
+        engine.submit([Submission().completion])
     gate.set()
     engine.join(60)
 
@@ -73,23 +73,23 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
     assert (engine.state, engine.failure) == (State.ENDED, None)
 
 
-def test_a_model_that_cannot_be_loaded_ends_it() -> None:
+def test_a_model_that_cannot_be_loaded_ends_the_queue() -> None:
     def load() -> Loaded:
         raise RefusedError("weights: gone. Restore them.")
 
-    with _engine(load) as (engine, states):
+    with _run_engine(load) as (engine, states):
         engine.join(30)
 
     assert (states, engine.failure) == ([State.ENDED], "weights: gone. Restore them.")
 
 
-def test_all_answers_of_a_request_are_taken_or_none() -> None:
-    with _engine() as (engine, _):
-        asked = [Asked(2_000_000) for _ in range(9)]
+def test_a_request_is_accepted_as_a_whole_or_not_at_all() -> None:
+    with _run_engine() as (engine, _):
+        asked = [Submission(2_000_000) for _ in range(9)]
         engine.submit([one.completion for one in asked])
         with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Retry in \d+ seconds"):
-            engine.submit([Asked().completion, Asked().completion])
-        last = Asked()
+            engine.submit([Submission().completion, Submission().completion])
+        last = Submission()
         engine.submit([last.completion])
         for one in asked:
             one.completion.is_cancelled = True
@@ -98,12 +98,12 @@ def test_all_answers_of_a_request_are_taken_or_none() -> None:
     assert not any(isinstance(event, Failed) for one in asked for event in one.events)
 
 
-def test_time_ends_an_answer_wherever_it_is() -> None:
-    with _engine() as (engine, _):
-        long = [Asked(2_000_000, seconds=1) for _ in range(3)]
+def test_the_timeout_ends_running_and_waiting_completions() -> None:
+    with _run_engine() as (engine, _):
+        long = [Submission(2_000_000, seconds=1) for _ in range(3)]
         engine.submit([one.completion for one in long])
         ends = [one.end() for one in long]
-        other = Asked()
+        other = Submission()
         engine.submit([other.completion])
 
         assert isinstance(other.end(), GenerationResult)
@@ -112,7 +112,7 @@ def test_time_ends_an_answer_wherever_it_is() -> None:
     ] * 3
 
 
-def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
+def test_the_queue_survives_a_failure_of_the_model() -> None:
     loaded = _load()
     model = loaded.model
     is_full = threading.Event()
@@ -127,13 +127,13 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
                 raise RuntimeError("out of memory")
             return model(**inputs)
 
-    with _engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
+    with _run_engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
         is_full.set()
-        failing = Asked()
+        failing = Submission()
         engine.submit([failing.completion])
         end = failing.end()
         is_full.clear()
-        other = Asked()
+        other = Submission()
         engine.submit([other.completion])
 
         assert isinstance(other.end(), GenerationResult)
@@ -143,22 +143,22 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
 
 
 @pytest.mark.slow
-def test_answers_in_the_making_are_ended_first() -> None:
-    with _engine() as (engine, _):
-        short, long = Asked(50), Asked(2_000_000)
+def test_a_stopping_queue_waits_for_running_completions() -> None:
+    with _run_engine() as (engine, _):
+        short, long = Submission(50), Submission(2_000_000)
         engine.submit([short.completion, long.completion])
         engine.stop(3.0)
-        begun = time.monotonic()
+        start = time.monotonic()
         engine.join(30)
 
     assert isinstance(short.end(), GenerationResult)
     assert isinstance(long.events[-1], Failed)
-    assert 2.5 < time.monotonic() - begun < 15
+    assert 2.5 < time.monotonic() - start < 15
 
 
-def test_a_long_prompt_lets_others_go_on() -> None:
-    with _engine() as (engine, _):
-        long, short = Asked(1, prompt=(121,) * 40_000), Asked(3)
+def test_a_long_prompt_does_not_block_others() -> None:
+    with _run_engine() as (engine, _):
+        long, short = Submission(1, prompt=(121,) * 40_000), Submission(3)
         engine.submit([long.completion])
         engine.submit([short.completion])
         short.end()
@@ -168,31 +168,31 @@ def test_a_long_prompt_lets_others_go_on() -> None:
     assert not is_long_over
 
 
-def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
-    def slowly() -> Loaded:
+def test_rejects_requests_that_cannot_finish_in_time() -> None:
+    def load_slow_model() -> Loaded:
         loaded = _load()
         forward = loaded.model.forward
 
-        def waiting(*arguments: Any, **named: Any) -> Any:
+        def wait_and_forward(*arguments: Any, **named: Any) -> Any:
             time.sleep(0.1)
             return forward(*arguments, **named)
 
-        loaded.model.forward = waiting
+        loaded.model.forward = wait_and_forward
         return loaded
 
-    with _engine(slowly, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
-        first = Asked(6)
+    with _run_engine(load_slow_model, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
+        first = Submission(6)
         engine.submit([first.completion])
         assert isinstance(first.end(), GenerationResult)
-        refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]
+        refused = [one for one in (_catch_refusal(engine) for _ in range(5)) if one is not None]
 
-        assert 1 <= len(refused) <= 4  # the first is taken: none waits before it
+        assert 1 <= len(refused) <= 4  # the first is accepted: none waits before it
         assert "Too many requests are waiting" in str(refused[0])
 
 
-def _refusal(engine: GenerationQueue) -> RequestRefusedError | None:
+def _catch_refusal(engine: GenerationQueue) -> RequestRefusedError | None:
     try:
-        engine.submit([Asked(100).completion])
+        engine.submit([Submission(100).completion])
     except RequestRefusedError as refusal:
         return refusal
     return None

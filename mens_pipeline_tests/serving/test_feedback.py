@@ -1,4 +1,4 @@
-"""What is counted of pieces at a cursor, and what becomes of those that a person accepted."""
+"""Counts of pieces at a cursor, and training on the pieces that a person accepted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class _Recording:
         return self.server.post(path, **fields)
 
     def piece(self, path: str = "/infill", **fields: Any) -> Any:
-        """The first answer whose piece is text throughout."""
+        """Return the first reply whose piece has only whole characters."""
         for seed in range(40):
             body = {"input_prefix": _PREFIX, "input_suffix": "\n", "n_predict": 8, "temperature": 1.2, "seed": seed}
             reply = self.post(path, **(fields or body) | {"seed": seed}).json()
@@ -55,16 +55,16 @@ class _Recording:
 
 
 @pytest.fixture
-def recording(taught_run: Path, tmp_path: Path) -> Iterator[_Recording]:
-    """A server that writes what was accepted."""
+def recording(infill_run: Path, tmp_path: Path) -> Iterator[_Recording]:
+    """A server that records accepted pieces."""
     table = tmp_path / "accepted.db"
     with running(
-        taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True, accepted=AcceptedPieces(table)
+        infill_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True, accepted=AcceptedPieces(table)
     ) as server:
         yield _Recording(server, table)
 
 
-def _night(folder: Path, table: Path) -> Path:
+def _build_train_set(folder: Path, table: Path) -> Path:
     (folder / "workspace").mkdir()
     (folder / "workspace" / "a.vox").write_text("fn add(a: int, b: int) to int {\n    return a + b\n}\n")
     store, config = ArtifactStore(folder / "store"), load_pipeline_config(PIPELINE_CONFIG)
@@ -79,16 +79,14 @@ def _night(folder: Path, table: Path) -> Path:
 
 @pytest.mark.seed_row(60)
 @pytest.mark.slow
-def test_what_a_client_accepted_is_shown_by_the_next_default_training(
-    recording: _Recording, tmp_path: Path, tiny_base: Path
-) -> None:
+def test_the_next_training_shows_accepted_pieces(recording: _Recording, tmp_path: Path, tiny_base: Path) -> None:
     reply = recording.piece()
     report = recording.post("/v1/feedback", id=reply["id"], accepted=reply["content"])
     assert report.json()["recorded"]
     flags = {"model_name_or_path": str(tiny_base)}
     run = prepare_run(
         resolve_recipe(load_named(PRESETS), {}, preset="cpu_demo", domain=None, environment={}, flags=flags),
-        _night(tmp_path, recording.table),
+        _build_train_set(tmp_path, recording.table),
         tmp_path / "run",
         resolve_device(DeviceChoice.CPU),
         cache=tmp_path / "cache",
@@ -100,20 +98,20 @@ def test_what_a_client_accepted_is_shown_by_the_next_default_training(
     assert shown["rows_shown"] >= 1
 
 
-def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, tmp_path: Path) -> None:
+def test_the_next_train_set_contains_accepted_pieces(recording: _Recording, tmp_path: Path) -> None:
     reply = recording.piece()
     word = reply["content"][:2]
     report = recording.post("/v1/feedback", id=reply["id"], accepted=word)
 
     assert report.json() == {"id": reply["id"], "characters_kept": 2, "recorded": True}
-    (row,) = [row for row in read_pairs(_night(tmp_path, recording.table)) if row.response == word]
+    (row,) = [row for row in read_pairs(_build_train_set(tmp_path, recording.table)) if row.response == word]
     assert row.infill is not None
     assert row.infill.suffix == "\n"
     assert row.prompt == _PREFIX.replace("ada@firm.de", "REDACTED_AUTHOR")
     assert b"firm.de" not in recording.table.read_bytes()
 
 
-def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> None:
+def test_pieces_are_counted_by_outcome(recording: _Recording) -> None:
     assert recording.server.figures()["mens_pieces_shown_total"] == 0
     asked = [
         recording.post(
@@ -133,15 +131,15 @@ def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> Non
     assert after["mens_pieces_withheld_total does_not_parse"] > 0
     assert after["mens_pieces_accepted_total"] == after["mens_characters_kept_total"] == 0
 
-    taken = next(reply for reply in asked if reply["content"])
-    report = recording.post("/v1/feedback", id=taken["id"], accepted=taken["content"] + " and more")
-    assert report.json() == {"id": taken["id"], "characters_kept": len(taken["content"]), "recorded": False}
+    accepted = next(reply for reply in asked if reply["content"])
+    report = recording.post("/v1/feedback", id=accepted["id"], accepted=accepted["content"] + " and more")
+    assert report.json() == {"id": accepted["id"], "characters_kept": len(accepted["content"]), "recorded": False}
     figures = recording.server.figures()
     assert figures["mens_pieces_accepted_total"] == 1
-    assert figures["mens_characters_kept_total"] == len(taken["content"])
+    assert figures["mens_characters_kept_total"] == len(accepted["content"])
 
 
-def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
+def test_a_report_counts_once_and_must_match_its_piece(recording: _Recording) -> None:
     fields = {"model": "mens", "prompt": _PREFIX, "suffix": "\n", "max_tokens": 8, "temperature": 1.2}
     reply = recording.piece("/v1/completions", **fields)
     text = reply["choices"][0]["text"]
@@ -156,15 +154,15 @@ def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
     assert second.json()["error"]["message"] == unknown.json()["error"]["message"]
 
 
-def test_without_a_table_nothing_is_kept(taught_run: Path, tmp_path: Path) -> None:
-    with running(taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True) as server:
+def test_a_missing_or_broken_table_keeps_no_pieces(infill_run: Path, tmp_path: Path) -> None:
+    with running(infill_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True) as server:
         plain = _Recording(server, tmp_path)
         reply = plain.piece()
         assert plain.post("/v1/feedback", id=reply["id"], accepted=reply["content"]).json()["recorded"] is False
         assert server.figures()["mens_pieces_accepted_total"] == 1
     table = tmp_path / "broken.db"
     with running(
-        taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True, accepted=AcceptedPieces(table)
+        infill_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True, accepted=AcceptedPieces(table)
     ) as server:
         table.write_bytes(b"x" * 5_000)
         broken = _Recording(server, table)

@@ -37,7 +37,7 @@ _FIELDS: Final[dict[str, tuple[str, str, str]]] = {
     "/api/generate": ("prompt", "suffix", "options"),
     "/v1/feedback": ("id", "accepted", "id"),
 }
-"""Path -> fields of what stands before and behind a cursor, and of a limit."""
+"""Path -> fields of the text before and after a cursor, and of a limit."""
 _TEXTS: Final = (
     "",
     "\x00",
@@ -66,7 +66,7 @@ _VALUES: Final[tuple[Any, ...]] = (
     ["x"] * 2_000,
     "x" * 2_000,
 )
-_MORE: Final = (
+_OPTIONS: Final = (
     "seed",
     "temperature",
     "top_p",
@@ -81,29 +81,29 @@ _MORE: Final = (
 )
 
 
-def _body(fields: dict[str, Any]) -> bytes:
+def _encode_body(fields: dict[str, Any]) -> bytes:
     return json.dumps({"model": "mens", **fields}).encode()
 
 
-def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
-    before, behind, limit = _FIELDS[path]
-    usual = {before: random.choice(_TEXTS), behind: random.choice(_TEXTS), **({} if limit == "options" else {limit: 4})}
-    usual |= {"options": {"num_predict": 4}, "stream": random.random() < 0.3} if limit == "options" else {}
+def _make_bodies(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
+    before, after, limit = _FIELDS[path]
+    fields = {before: random.choice(_TEXTS), after: random.choice(_TEXTS), **({} if limit == "options" else {limit: 4})}
+    fields |= {"options": {"num_predict": 4}, "stream": random.random() < 0.3} if limit == "options" else {}
     return {
-        "texts": lambda: _body(usual),
+        "texts": lambda: _encode_body(fields),
         "binary": lambda: random.randbytes(random.randrange(1, 400)),
-        "megabyte": lambda: _body({**usual, before: random.choice(("x", "(", "\n", "let")) * _MEGABYTE}),
-        "half a surrogate": lambda: _body({**usual, before: random.choice(("\ud800", "a\udfffb"))}),
-        "half of UTF-8": lambda: _body(usual)[:-1] + b', "x": "\xc3"}',
-        "no prefix": lambda: _body({name: value for name, value in usual.items() if name != before}),
-        "wrong type": lambda: _body({**usual, random.choice((before, behind, limit)): random.choice(_VALUES)}),
-        "wrong option": lambda: _body({**usual, random.choice(_MORE): random.choice(_VALUES)}),
+        "megabyte": lambda: _encode_body({**fields, before: random.choice(("x", "(", "\n", "let")) * _MEGABYTE}),
+        "half a surrogate": lambda: _encode_body({**fields, before: random.choice(("\ud800", "a\udfffb"))}),
+        "half of UTF-8": lambda: _encode_body(fields)[:-1] + b', "x": "\xc3"}',
+        "no prefix": lambda: _encode_body({name: value for name, value in fields.items() if name != before}),
+        "wrong type": lambda: _encode_body({**fields, random.choice((before, after, limit)): random.choice(_VALUES)}),
+        "wrong option": lambda: _encode_body({**fields, random.choice(_OPTIONS): random.choice(_VALUES)}),
         "nested": lambda: b"[" * random.choice((5, 300, 50_000)),
-        "nested field": lambda: _body(usual)[:-1] + b', "z": ' + b'{"a":' * 150 + b"1" + b"}" * 151,
-        "cut off": lambda: _body(usual)[: random.randrange(len(_body(usual)))],
-        "no object": lambda: json.dumps(random.choice(_VALUES)).encode(),
-        "no number": lambda: (
-            _body(usual)[:-1]
+        "nested field": lambda: _encode_body(fields)[:-1] + b', "z": ' + b'{"a":' * 150 + b"1" + b"}" * 151,
+        "cut off": lambda: _encode_body(fields)[: random.randrange(len(_encode_body(fields)))],
+        "not an object": lambda: json.dumps(random.choice(_VALUES)).encode(),
+        "not a number": lambda: (
+            _encode_body(fields)[:-1]
             + random.choice(
                 (b', "seed": NaN}', b', "seed": 1e999}', b', "seed": -0}', b', "seed": ' + b"9" * 5_000 + b"}")
             )
@@ -112,58 +112,58 @@ def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
 
 
 @pytest.fixture(scope="module")
-def taught(taught_run: Path) -> Iterator[Running]:
-    """A server that takes bodies of more than a megabyte."""
-    with running(taught_run, ServerLimits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
+def infill(infill_run: Path) -> Iterator[Running]:
+    """A server that accepts bodies of more than a megabyte."""
+    with running(infill_run, ServerLimits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
         yield server
 
 
-def _num_open(server: Running) -> float:
+def _count_open(server: Running) -> float:
     figures = server.figures()
     return figures["mens_completions_waiting"] + figures["mens_completions_written"]
 
 
-def _num_held() -> int:
+def _count_held() -> int:
     gc.collect()
     return sum(type(each) is PendingCompletion for each in gc.get_objects())
 
 
 def _assert_nothing_is_left(server: Running, num_held: int) -> None:
-    """Wait until no completion is open, and none is held beside those that were before."""
+    """Wait until no completion is open, and no more are held than before."""
     until = time.monotonic() + _SETTLE_SECONDS
     # Each of the two engines keeps the prompt that it read last.
-    while (_num_open(server) or _num_held() > num_held + 2) and time.monotonic() < until:
+    while (_count_open(server) or _count_held() > num_held + 2) and time.monotonic() < until:
         time.sleep(0.1)
-    assert _num_open(server) == 0
-    assert _num_held() <= num_held + 2
+    assert _count_open(server) == 0
+    assert _count_held() <= num_held + 2
 
 
-def _statuses(server: Running, skip: int) -> Counter[str]:
+def _count_statuses(server: Running, skip: int) -> Counter[str]:
     return Counter(line.split(" in ")[0].rsplit(" ", 1)[1] for line in server.lines[skip:] if " in " in line)
 
 
 @pytest.mark.parametrize("num_requests", [250, pytest.param(1_000, marks=pytest.mark.nightly)])
-def test_hostile_requests_are_answered(taught: Running, num_requests: int) -> None:
-    num_held, num_lines = _num_held(), len(taught.lines)
+def test_hostile_requests_do_not_break_the_server(infill: Running, num_requests: int) -> None:
+    num_held, num_lines = _count_held(), len(infill.lines)
     random = Random(32)  # noqa: S311 - the same requests each time
-    asked: list[tuple[str, str, bytes]] = []
-    while len(asked) < num_requests:
+    requests: list[tuple[str, str, bytes]] = []
+    while len(requests) < num_requests:
         for path in _FIELDS:
-            shapes = _shapes(random, path)
-            asked += [(path, name, make()) for name, make in shapes.items()]
-    asked = random.sample(asked, num_requests)
+            shapes = _make_bodies(random, path)
+            requests += [(path, name, make()) for name, make in shapes.items()]
+    requests = random.sample(requests, num_requests)
 
     def ask(one: tuple[str, str, bytes]) -> tuple[str, str, int, str]:
         path, name, body = one
         reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
         return path, name, reply.status_code, reply.text
 
-    with taught.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
-        replies = list(pool.map(ask, asked))
+    with infill.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+        replies = list(pool.map(ask, requests))
 
     wrong = [reply[:3] for reply in replies if reply[2] >= _SERVERS_FAULT]
     assert not wrong
-    assert not [line for line in taught.lines[num_lines:] if "Traceback" in line]
+    assert not [line for line in infill.lines[num_lines:] if "Traceback" in line]
     statuses = Counter(reply[2] for reply in replies)
     assert min(statuses[200], statuses[400]) > num_requests / 10
     for path, name, status, text in replies:
@@ -172,16 +172,16 @@ def test_hostile_requests_are_answered(taught: Running, num_requests: int) -> No
             message = error if isinstance(error, str) else error["message"]
             assert message, (path, name)
             assert len(message) < 2_000, (path, name)
-    _assert_nothing_is_left(taught, num_held)
+    _assert_nothing_is_left(infill, num_held)
 
 
-def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
-    num_held, num_lines, num_threads = _num_held(), len(taught.lines), threading.active_count()
+def test_abandoned_streams_free_their_resources(infill: Running) -> None:
+    num_held, num_lines, num_threads = _count_held(), len(infill.lines), threading.active_count()
 
     def abandon(number: int) -> int:
         path = ("/infill", "/v1/fim/completions", "/v1/completions", "/api/generate")[number % 4]
-        before, behind, limit = _FIELDS[path]
-        body: dict[str, Any] = {"model": "mens", before: "// ", behind: "\n", "stream": True}
+        before, after, limit = _FIELDS[path]
+        body: dict[str, Any] = {"model": "mens", before: "// ", after: "\n", "stream": True}
         if limit == "options":
             body |= {"options": {"num_predict": _MOST_TOKENS, "temperature": 1.0}}
         else:
@@ -191,17 +191,17 @@ def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
             with client.stream("POST", path, json=body) as reply:
                 if number % 3 == 0:
                     next(reply.iter_bytes(), b"")
-            # A slow machine notices late that nobody reads the ones before, and says that it is busy.
+            # A slow machine notices late that nobody reads the earlier streams, and says that it is busy.
             if reply.status_code != _BUSY or time.monotonic() > until:
                 return reply.status_code
             time.sleep(0.1)
 
-    with taught.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with infill.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
         statuses = Counter(pool.map(abandon, range(_NUM_STREAMS)))
 
     assert set(statuses) == {200}
-    _assert_nothing_is_left(taught, num_held)
-    assert sum(_statuses(taught, num_lines).values()) >= _NUM_STREAMS
-    # Threads that check and encode are kept for the next request, and are no more than the web framework allows.
+    _assert_nothing_is_left(infill, num_held)
+    assert sum(_count_statuses(infill, num_lines).values()) >= _NUM_STREAMS
+    # Threads that check and encode stay for the next request; the web framework limits their number.
     assert threading.active_count() <= num_threads + 40
-    assert taught.post("/infill", input_prefix="// ", input_suffix="\n", n_predict=4).status_code == 200
+    assert infill.post("/infill", input_prefix="// ", input_suffix="\n", n_predict=4).status_code == 200

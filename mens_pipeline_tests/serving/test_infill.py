@@ -1,4 +1,4 @@
-"""What editors see of a server that they ask for code at a cursor."""
+"""Requests of editors for code at a cursor."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ from mens_pipeline.serving.generation import GenerationRequest
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running, running
-from mens_pipeline_tests.serving.talkative import write_taught_run
+from mens_pipeline_tests.serving.talkative import write_infill_run
 
 _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 
 
-def _pieces(server: Running, **sampled: Any) -> dict[str, tuple[str, int, str]]:
-    """By format: text, tokens, and why it ended."""
+def _request_pieces(server: Running, **sampled: Any) -> dict[str, tuple[str, int, str]]:
+    """By format: text, number of tokens, and reason of the end."""
     fields, options = {"prompt": "let x = ", "suffix": "\n"}, {"num_predict": 12, **sampled}
     ollama = server.post("/api/generate", model="mens", **fields, stream=False, options=options).json()
     llama = server.post("/infill", input_prefix="let x = ", input_suffix="\n", n_predict=12, **sampled).json()
@@ -40,11 +40,11 @@ def _pieces(server: Running, **sampled: Any) -> dict[str, tuple[str, int, str]]:
     }
 
 
-def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
-    """With the same number of tokens, and the same reason of its end."""
+def test_all_formats_return_the_same_piece(infill: Running) -> None:
+    """With the same number of tokens and the same reason of the end."""
     shown = 0
     for seed in range(3):
-        pieces = _pieces(taught, seed=seed, temperature=1.2)
+        pieces = _request_pieces(infill, seed=seed, temperature=1.2)
         assert len(set(pieces.values())) == 1, pieces
         piece, num_tokens, _ = pieces["openai"]
         assert piece == "" or analyze(f"let x = {piece}\n").ok
@@ -55,31 +55,31 @@ def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
 
 
 def test_a_piece_waits_for_no_other_completion(endless_model: Path, tmp_path: Path) -> None:
-    run = write_taught_run(tmp_path, endless_model)
+    run = write_infill_run(tmp_path, endless_model)
     with running(run, ServerLimits(1, 20_000, 20.0, 900_000), show_all=True) as server:
-        asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on."}], "stream": True}
-        with server.openai().chat.completions.create(model="mens", **asked) as stream:
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on."}], "stream": True}
+        with server.openai().chat.completions.create(model="mens", **body) as stream:
             next(iter(stream))
             assert server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=12).status_code == 200
             assert server.figures()["mens_completions_written"] == 1
 
 
-def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
+def test_a_piece_parses_or_is_withheld(infill: Running) -> None:
     shown = 0
     for seed in range(6):
         body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2, "seed": seed}
-        piece = taught.post("/infill", **body).json()["content"]
+        piece = infill.post("/infill", **body).json()["content"]
         shown += bool(piece)
         assert not piece or analyze(f"let x = {piece}\n").ok
 
     assert shown > 0
 
 
-def test_a_piece_with_an_unknown_name_is_withheld(taught: Running, taught_run: Path) -> None:
+def test_a_piece_with_an_unknown_name_is_withheld(infill: Running, infill_run: Path) -> None:
     body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2}
     pieces, in_comments, streamed = [], [], []
-    with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK) as strict:
-        for server in (taught, strict):
+    with running(infill_run, _LIMITS, syntax=Syntax.FALLBACK) as strict:
+        for server in (infill, strict):
             pieces.append([server.post("/infill", **body, seed=seed).json() for seed in range(4)])
             comment = {"input_prefix": "// Adds two num", "input_suffix": "\n", "n_predict": 8}
             in_comments.append(server.post("/infill", **comment).json())
@@ -96,7 +96,7 @@ def test_a_piece_with_an_unknown_name_is_withheld(taught: Running, taught_run: P
         assert (kept.get("withheld") == "wrong_name") == is_wrong
 
 
-def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> None:
+def test_a_piece_continues_the_word_before_the_cursor(infill: Running) -> None:
     shown = 0
     for seed in range(4):
         body = {
@@ -106,8 +106,8 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
             "temperature": 1.2,
             "seed": seed,
         }
-        choice = taught.post("/v1/completions", **body, logprobs=1).json()["choices"][0]
-        events = taught.events("/v1/fim/completions", **body, stream=True)
+        choice = infill.post("/v1/completions", **body, logprobs=1).json()["choices"][0]
+        events = infill.events("/v1/fim/completions", **body, stream=True)
         piece, described = choice["text"], (choice["logprobs"] or {"tokens": []})["tokens"]
         shown += bool(piece)
 
@@ -118,10 +118,10 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
     assert shown > 0
 
 
-def test_a_stream_ends_with_its_figures(taught: Running) -> None:
+def test_a_stream_ends_with_its_figures(infill: Running) -> None:
     cursor: dict[str, Any] = {"input_prefix": _PREFIX, "input_suffix": _SUFFIX, "n_predict": 8}
-    whole, events = taught.post("/infill", **cursor).json(), taught.events("/infill", **cursor, stream=True)
-    mistral = taught.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
+    whole, events = infill.post("/infill", **cursor).json(), infill.events("/infill", **cursor, stream=True)
+    mistral = infill.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
     chunks = [line[6:] for line in mistral.text.splitlines() if line.startswith("data: ")]
 
     assert "".join(event["content"] for event in events) == whole["content"]
@@ -133,7 +133,7 @@ def test_a_stream_ends_with_its_figures(taught: Running) -> None:
     assert "".join(texts) == whole["content"]
 
 
-def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) -> None:
+def test_a_model_not_trained_for_infill_completes_the_line(server: Running) -> None:
     reply = server.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=20)
 
     assert reply.status_code == 200
@@ -141,8 +141,8 @@ def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) ->
     assert "\n" not in reply.json()["choices"][0]["message"]["content"]
 
 
-def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> None:
-    shown = [each.post("/api/show", model="mens").json() for each in (server, taught)]
+def test_clients_learn_whether_a_model_supports_infill(server: Running, infill: Running) -> None:
+    shown = [each.post("/api/show", model="mens").json() for each in (server, infill)]
 
     assert [".Suffix" in each["template"] for each in shown] == [False, True]
     assert ["insert" in each["capabilities"] for each in shown] == [False, True]
@@ -163,15 +163,15 @@ def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> No
         ),
     ],
 )
-def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[str, Any], found: str) -> None:
-    reply = taught.post(path, **body)
+def test_rejects_malformed_requests(infill: Running, path: str, body: dict[str, Any], found: str) -> None:
+    reply = infill.post(path, **body)
 
     assert reply.status_code in {400, 404}
     assert reply.json()["error"]["message"].startswith(found)
 
 
-def test_no_piece_has_control_characters(taught_run: Path) -> None:
-    with running(taught_run, _LIMITS, show_all=True) as server:
+def test_no_piece_has_control_characters(infill_run: Path) -> None:
+    with running(infill_run, _LIMITS, show_all=True) as server:
         bodies = (
             {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 40, "seed": seed} for seed in range(3)
         )
@@ -182,8 +182,8 @@ def test_no_piece_has_control_characters(taught_run: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["suffix_first", "prefix_first"])
-def test_a_cursor_is_shown_in_the_order_of_the_training(merged: Path, tmp_path: Path, order: Order) -> None:
-    run = write_taught_run(tmp_path, merged)
+def test_the_prompt_has_the_order_of_the_training(merged: Path, tmp_path: Path, order: Order) -> None:
+    run = write_infill_run(tmp_path, merged)
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))
     served, tokenizer = adapter_model(Adapter.open(run), CPU), FileTokenizer(merged)

@@ -1,4 +1,4 @@
-"""What a server does at most: bodies, time, answers at once; and what becomes of those that nobody awaits."""
+"""Limits of a server: size of bodies, time, simultaneous completions; and abandoned requests."""
 
 import asyncio
 import json
@@ -32,23 +32,23 @@ def _ask(server: Running, document: dict[str, Any]) -> httpx2.Response:
     return server.post("/v1/chat/completions", **document)
 
 
-def _is_free(server: Running) -> None:
-    """Wait until nothing is written any more: a short answer comes at once."""
+def _wait_until_free(server: Running) -> None:
+    """Wait until a short request succeeds: nothing else is generated any more."""
     wait_until(lambda: _ask(server, _SHORT).status_code == 200)
 
 
 @pytest.mark.threat("N4")
-def test_an_answer_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
-    """As a whole: 504, which the client does not take for a reason to ask again by itself."""
-    begun = time.monotonic()
+def test_a_completion_ends_with_an_error_at_the_timeout(busy: Running) -> None:
+    """The status 504 does not make the client retry."""
+    start = time.monotonic()
     with pytest.raises(openai.APIStatusError, match=r"The completion did not finish within 2 seconds") as caught:
         busy.openai(max_retries=2).chat.completions.create(**_ENDLESS)
 
     assert caught.value.status_code == 504
-    assert 1.9 < time.monotonic() - begun < 6
+    assert 1.9 < time.monotonic() - start < 6
 
 
-def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
+def test_a_stream_ends_with_an_error_at_the_timeout(busy: Running) -> None:
     texts: list[str | None] = []
     stream = busy.openai().chat.completions.create(**_ENDLESS, stream=True)
     with pytest.raises(openai.APIError, match=r"The completion did not finish within 2 seconds"):
@@ -57,7 +57,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
     assert len(texts) > 20
 
 
-def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
+def test_ollama_gets_the_timeout_in_its_own_format(busy: Running) -> None:
     lines = busy.post("/api/generate", model="mens", prompt="Go on.").text.splitlines()
 
     assert json.loads(lines[0])["done"] is False
@@ -66,8 +66,8 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
 
 @pytest.mark.slow
 @pytest.mark.threat("N4")
-def test_more_than_may_wait_are_refused(busy: Running) -> None:
-    _is_free(busy)
+def test_rejects_requests_if_too_many_wait(busy: Running) -> None:
+    _wait_until_free(busy)
     replies: list[httpx2.Response] = []
     threads = [threading.Thread(target=lambda: replies.append(_ask(busy, _ENDLESS))) for _ in range(9)]
     for thread in threads:
@@ -83,17 +83,17 @@ def test_more_than_may_wait_are_refused(busy: Running) -> None:
     assert _ask(busy, _SHORT).status_code == 200
 
 
-def test_health_answers_while_a_model_writes(busy: Running) -> None:
-    """Within a tenth of a second at worst, on a quiet machine; here it must be well below the time of an answer."""
+def test_health_responds_during_generation(busy: Running) -> None:
+    """Within a tenth of a second at worst, on a quiet machine; here it must be well below the time of a completion."""
     thread = threading.Thread(target=_ask, args=(busy, _ENDLESS))
     thread.start()
     slowest = 0.0
     with busy.http() as client:
         for _ in range(20):
-            begun = time.monotonic()
+            start = time.monotonic()
             assert client.get("/health").json() == {"status": "ok"}
             assert client.get("/ready").json() == {"status": "ready"}
-            slowest = max(slowest, time.monotonic() - begun)
+            slowest = max(slowest, time.monotonic() - start)
     thread.join()
 
     assert slowest < 1
@@ -103,11 +103,11 @@ def test_health_answers_while_a_model_writes(busy: Running) -> None:
 @pytest.mark.parametrize(
     ("stream", "line"), [(True, " 200 in .* incomplete"), (False, " 499 in ")], ids=["stream", "whole"]
 )
-def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, line: str) -> None:  # noqa: FBT001 - a parameter
-    _is_free(busy)
+def test_a_disconnected_client_stops_its_completion(busy: Running, stream: bool, line: str) -> None:  # noqa: FBT001 - a parameter
+    _wait_until_free(busy)
     before = len(busy.lines)
     body = json.dumps({**_ENDLESS, "stream": stream}).encode()
-    begun = time.monotonic()
+    start = time.monotonic()
     with busy.connect() as client:
         client.sendall(f"{_HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         if stream:
@@ -117,7 +117,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
     reply = _ask(busy, _SHORT)
 
     assert reply.status_code == 200
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - start < 2
     wait_until(lambda: any(re.search(line, said) for said in busy.lines[before:]))
 
 
@@ -132,7 +132,7 @@ def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
 
 
 @pytest.mark.threat("N3")
-def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Running) -> None:
+def test_a_body_without_a_length_is_read_up_to_the_limit(server: Running) -> None:
     sent = 0
 
     def endless() -> Any:
@@ -159,20 +159,20 @@ def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
 
 
 class _Source:
-    """A request whose body is at hand, or never comes."""
+    """A request whose body arrives at once, or never."""
 
     def __init__(self, body: bytes | None) -> None:
         self._body = body
 
     async def receive(self) -> dict[str, Any]:
-        """What a server would give."""
+        """Return the message of a server."""
         await asyncio.sleep(0)
         if self._body is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._body, "more_body": False}
 
 
-def _read(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRefusedError:
+def _refuse(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRefusedError:
     request = Request({"type": "http", "method": "POST", "headers": []}, _Source(body).receive)
     with pytest.raises(RequestRefusedError) as refusal:
         asyncio.run(read_body(request, model, 1_048_576))
@@ -185,23 +185,23 @@ def _read(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRe
     ("field", "item"),
     [("messages", b"1"), ("stop", b"1"), ("messages", b'{"role":"user","content":"x"}'), ("unknown", b"1")],
 )
-def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], field: str, item: bytes) -> None:
+def test_half_a_million_errors_get_a_short_message(model: type[BaseModel], field: str, item: bytes) -> None:
     body = (
         b'{"model": "mens", "' + field.encode() + b'": [' + b",".join([item] * (1_000_000 // (len(item) + 1))) + b"]}"
     )
-    begun = time.process_time()
-    refusal = _read(body, model)
+    start = time.process_time()
+    refusal = _refuse(body, model)
 
     assert (refusal.status, len(str(refusal)) < 500) == (400, True)
-    assert time.process_time() - begun < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.threat("N3")
-def test_all_bodies_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_MOST_HELD", 2_500)
 
     async def send(size: int) -> int:
-        """The status of a body that arrives, and then is not finished for a while."""
+        """Return the status of a body that arrives, but ends only after a while."""
         parts = iter([{"body": b" " * size, "more_body": True}, {"body": b"", "more_body": False}])
 
         async def receive() -> dict[str, Any]:
@@ -242,10 +242,10 @@ def test_checks_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def ask_all(*sources: str, seconds: float = 10.0) -> list[int]:
         queue = application.CheckQueue(ServerLimits(1, 1_000, seconds, 1))
-        asked = [asyncio.create_task(ask(queue, source)) for source in sources]
+        tasks = [asyncio.create_task(ask(queue, source)) for source in sources]
         await asyncio.sleep(0.1)
         may_end.set()
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*tasks)
 
     assert asyncio.run(ask_all("first", "gone", "gone", "last")) == [200, 499, 499, 200]
     assert checked == ["first", "last"]
@@ -254,14 +254,14 @@ def test_checks_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> None
     assert asyncio.run(ask_all(*"123456")) == [200] * 5 + [429]
 
 
-def test_ten_mistakes_are_named() -> None:
-    refusal = _read(json.dumps({"model": "mens", "messages": [], **dict.fromkeys(map(str, range(20)), 1)}).encode())
+def test_names_ten_errors() -> None:
+    refusal = _refuse(json.dumps({"model": "mens", "messages": [], **dict.fromkeys(map(str, range(20)), 1)}).encode())
 
     assert str(refusal).count("not supported here") == 9
     assert str(refusal).endswith("; and 11 more.")
 
 
-def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Running) -> None:
+def test_a_disconnect_before_the_body_is_logged(server: Running) -> None:
     before = len(server.lines)
     with server.connect() as client:
         head = f"{_HEAD}Authorization: Bearer {server.token}\r\n"
@@ -269,7 +269,7 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
         time.sleep(0.2)
     wait_until(lambda: any(" 499 " in line for line in server.lines[before:]), 5)
 
-    assert _read(None).status == 499
+    assert _refuse(None).status == 499
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
         (b"\xff", "The body is not JSON: "),
     ],
 )
-def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:
+def test_rejects_a_malformed_body(server: Running, content: bytes, message: str) -> None:
     with server.http() as client:
         reply = client.post("/v1/chat/completions", content=content)
 

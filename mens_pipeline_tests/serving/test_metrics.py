@@ -1,4 +1,4 @@
-"""The figures of a server."""
+"""Metrics of a server."""
 
 from mens_pipeline_tests.serving.running import Running
 
@@ -22,7 +22,7 @@ def test_tokens_requests_and_completions_are_counted(server: Running) -> None:
     assert after["mens_completions_waiting"] == after["mens_completions_written"] == 0
 
 
-def test_clients_make_no_series(server: Running) -> None:
+def test_unknown_paths_create_no_series(server: Running) -> None:
     with server.http() as client:
         for name in ("a", "b", "c"):
             client.get(f"/no/{name}")

@@ -1,4 +1,4 @@
-"""What those see of a server who speak to it as to Ollama."""
+"""Requests and replies in the format of Ollama."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _SHORT: dict[str, Any] = {"model": "mens", "prompt": "Write a function.", "optio
 
 
 @pytest.mark.seed_row(23)
-def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
+def test_a_completion_comes_whole_or_line_by_line(server: Running) -> None:
     lines = server.events("/api/generate", **_SHORT)
     (whole,) = server.events("/api/generate", **_SHORT, stream=False)
 
@@ -22,7 +22,7 @@ def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
         assert end["total_duration"] >= end["eval_duration"] > 0
 
 
-def test_both_shapes_give_the_same_answer(server: Running) -> None:
+def test_all_formats_return_the_same_completion(server: Running) -> None:
     (generated,) = server.events("/api/generate", **_SHORT, stream=False)
     messages: list[Any] = [{"role": "user", "content": "Write a function."}]
     chatted = server.events("/api/chat", model="mens", messages=messages, options={"num_predict": 20})
@@ -32,7 +32,7 @@ def test_both_shapes_give_the_same_answer(server: Running) -> None:
     assert "".join(line["message"]["content"] for line in chatted) == generated["response"]
 
 
-def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
+def test_obeys_a_system_text_and_options(server: Running) -> None:
     (plain,) = server.events("/api/generate", **_SHORT, stream=False)
     (details,) = server.events("/api/generate", **_SHORT, stream=False, system="You are somebody else.")
     sampling = {"num_predict": 20, "temperature": 1.0, "top_p": 0.9, "seed": 5}
@@ -44,7 +44,7 @@ def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
     assert (ended["response"], ended["done_reason"]) == (plain["response"].split(stop)[0], "stop")
 
 
-def test_tags_and_version_say_what_is_there(server: Running) -> None:
+def test_tags_and_version_describe_the_server(server: Running) -> None:
     with server.http() as client:
         tags = client.get("/api/tags").json()["models"]
         version = client.get("/api/version").json()

@@ -1,4 +1,4 @@
-"""What OpenAI's own client sees of a server."""
+"""Requests of OpenAI's own client."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _text(server: Running, **options: Any) -> str | None:
 
 
 @pytest.mark.seed_row(23)
-def test_a_request_is_answered(server: Running) -> None:
+def test_completes_a_request(server: Running) -> None:
     reply = _chat(server)
     tokenizer = FileTokenizer(server.served.evaluated.base_path)
 
@@ -40,13 +40,13 @@ def test_a_request_is_answered(server: Running) -> None:
 
 
 def test_the_system_text_of_training_is_the_default(server: Running) -> None:
-    def details(text: str) -> str | None:
+    def complete_with(text: str) -> str | None:
         return _text(server, messages=[{"role": "system", "content": text}, *_ASK])
 
-    assert _text(server) == details(SYSTEM_PROMPT) != details("You are somebody else.")
+    assert _text(server) == complete_with(SYSTEM_PROMPT) != complete_with("You are somebody else.")
 
 
-def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
+def test_a_stream_is_the_completion_in_pieces(server: Running) -> None:
     chunks: list[Any] = list(_chat(server, stream=True, stream_options={"include_usage": True}))
     *pieces, last = chunks
     plain: list[Any] = list(_chat(server, max_tokens=4, stream=True))
@@ -64,27 +64,27 @@ def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
 
 
 def test_samples_follow_their_seed(server: Running) -> None:
-    def sampled(seed: int) -> list[str | None]:
+    def sample(seed: int) -> list[str | None]:
         reply = _chat(server, temperature=1.0, top_p=0.9, seed=seed, n=3)
         return [choice.message.content for choice in reply.choices]
 
-    first = sampled(7)
+    first = sample(7)
 
     assert len(set(first)) == 3
-    assert first == sampled(7) != sampled(8)
+    assert first == sample(7) != sample(8)
     assert _text(server, temperature=1.0) != _text(server, temperature=1.0)  # without a seed
 
 
 @pytest.mark.threat("N5")
 @pytest.mark.parametrize("tiny", [{"temperature": 1e-38}, {"temperature": 1.0, "top_p": 1e-46}])
-def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, float]) -> None:
+def test_tiny_sampling_parameters_break_no_completion(server: Running, tiny: dict[str, float]) -> None:
     with ThreadPoolExecutor(2) as pool:
         beside = pool.submit(_text, server, max_tokens=200)
         assert _text(server, **tiny) == _text(server)
         assert beside.result()
 
 
-def test_several_answers_stream_side_by_side(server: Running) -> None:
+def test_several_completions_stream_side_by_side(server: Running) -> None:
     asked: dict[str, Any] = {"max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}
     texts, chunks = {0: "", 1: ""}, _chat(server, **asked, stream=True)
     for chunk in chunks:
@@ -93,7 +93,7 @@ def test_several_answers_stream_side_by_side(server: Running) -> None:
     assert list(texts.values()) == [choice.message.content for choice in _chat(server, **asked).choices]
 
 
-def test_a_stop_text_ends_the_answer(server: Running) -> None:
+def test_a_stop_text_ends_the_completion(server: Running) -> None:
     whole = _text(server) or ""
     stop = whole[6:8]
     reply = _chat(server, stop=[stop, "never to be seen"])
@@ -102,7 +102,7 @@ def test_a_stop_text_ends_the_answer(server: Running) -> None:
     assert reply.choices[0].finish_reason == "stop"
 
 
-def test_a_conversation_goes_on(server: Running) -> None:
+def test_continues_a_conversation(server: Running) -> None:
     first = _chat(server).choices[0].message
     turns = [*_ASK, first.model_dump(), {"role": "user", "content": "Shorter."}]
 
@@ -117,22 +117,22 @@ def test_parts_of_text_are_one_text(server: Running) -> None:
     )
 
 
-def test_what_asks_for_nothing_is_no_mistake(server: Running) -> None:
+def test_accepts_fields_without_effect(server: Running) -> None:
     idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "tools": [], "logit_bias": {}}
 
     assert _text(server, **idle, response_format={"type": "text"}, user="me", n=1) == _text(server)
 
 
-def test_what_is_asked_together_is_answered_as_if_alone(server: Running) -> None:
+def test_concurrent_requests_get_the_same_completions_as_single_ones(server: Running) -> None:
     requests = ["x", "Write a function.", "Write a type with two fields `x` and `y`, please.", "Why?"]
 
-    def completed(text: str) -> str | None:
+    def complete(text: str) -> str | None:
         return _text(server, messages=[{"role": "user", "content": text}], max_tokens=40)
 
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(completed, requests))
+        together = list(pool.map(complete, requests))
 
-    assert together == [completed(text) for text in requests]
+    assert together == [complete(text) for text in requests]
 
 
 def test_the_models_are_listed(server: Running) -> None:
@@ -171,7 +171,7 @@ def test_the_models_are_listed(server: Running) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(
+def test_rejects_unsupported_fields_by_name(
     server: Running, options: dict[str, Any], param: str | None, message: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=message) as caught:
@@ -188,12 +188,12 @@ def test_another_model_is_refused(server: Running) -> None:
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
-def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running) -> None:
+def test_rejects_a_prompt_beyond_the_context(server: Running) -> None:
     with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, but the model's context is 512"):
         _chat(server, messages=[{"role": "user", "content": "x" * 600}])
 
 
-def test_an_answer_never_leaves_the_context(server: Running) -> None:
+def test_a_completion_stays_within_the_context(server: Running) -> None:
     reply = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
 
     assert reply.usage.total_tokens == 512

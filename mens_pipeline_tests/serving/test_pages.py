@@ -39,7 +39,7 @@ def gate(tmp_path: Path) -> Artifact:
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Start a server of the store and yield its address."""
+    """Start a server of the store and yield its port."""
     with PageServer(open_socket(0), ArtifactStore(tmp_path / "store")) as server:
         Thread(target=server.serve_forever, args=(0.01,)).start()
         yield server.server_port
@@ -62,7 +62,7 @@ def test_a_page_is_shown(gate: Artifact, port: int) -> None:
     )
 
 
-def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, port: int, tmp_path: Path) -> None:
+def test_lists_pages_with_links_that_stay_valid(gate: Artifact, port: int, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
 
     def write(folder: Path) -> dict[str, str]:
@@ -98,7 +98,7 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
         "/{kind}/0000000000000000000000000000000000000000000000000000000000000000/report.html",
     ],
 )
-def test_nothing_else_is(gate: Artifact, port: int, path: str) -> None:
+def test_other_paths_are_not_found(gate: Artifact, port: int, path: str) -> None:
     assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key))[0] == 404
 
 
@@ -131,11 +131,11 @@ def test_a_port_that_is_taken_is_misuse() -> None:
 
 
 def _has_ended(port: int) -> bool:
-    """Whether nobody listens there, at the latest after ten seconds."""
+    """Whether nobody listens there any more, within ten seconds."""
     for _ in range(100):
         try:
             _get(port, "/")
-        except (OSError, http.client.HTTPException):  # what ends may be in the middle of an answer
+        except (OSError, http.client.HTTPException):  # it may end in the middle of a reply
             return True
         time.sleep(0.1)
     return False
@@ -143,7 +143,7 @@ def _has_ended(port: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, None], ids=["ended", "killed", "by itself"])
-def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.Signals | None) -> None:
+def test_the_server_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.Signals | None) -> None:
     code = (
         "import os, sys; print(os.getpid(), os.environ['MENS_STORE_PAGES'], flush=True); sys.stdin.read(); sys.exit(3)"
     )
@@ -173,7 +173,7 @@ def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.S
     assert _has_ended(port)
 
 
-def test_a_command_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+def test_an_unknown_command_is_misuse(tmp_path: Path) -> None:
     environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path)}
     done = subprocess.run(
         [*_COMMAND, "--port", "0", "no-such-program"], capture_output=True, text=True, check=False, env=environment

@@ -1,4 +1,4 @@
-"""The page at `/`: a person asks, sees the program come, and what the front end and the tests say of it."""
+"""The page at `/`: a person sends a prompt, and sees the program, its errors and its tests."""
 
 import json
 import re
@@ -35,10 +35,10 @@ def test_the_page_can_load_and_send_nothing_elsewhere(server: Running) -> None:
     assert "http" not in response.text.replace("https://", "http").split("<script>")[1]
 
 
-def test_the_page_says_which_model_answers(server: Running) -> None:
-    told = replace(server.served, base="tiny<1>", figures="11/13 (84.6 %) of its programs parse")
+def test_the_page_names_its_model(server: Running) -> None:
+    described = replace(server.served, base="tiny<1>", figures="11/13 (84.6 %) of its programs parse")
     app = FastAPI()
-    _add_playground(app, told, ServerLimits(1, 1_000, 1.0, 1))
+    _add_playground(app, described, ServerLimits(1, 1_000, 1.0, 1))
     with server.http(headers={}) as client:
         plain = client.get("/").text
     page = TestClient(app).get("/").text
@@ -65,7 +65,7 @@ def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
     assert (bad["semantic"], bad["tests"]) == ([], [])
 
 
-def test_texts_that_a_program_makes_are_told(server: Running) -> None:
+def test_reports_texts_that_a_program_makes(server: Running) -> None:
     half = r'json.parse("\"\\ud800\"")'
     bodies = (f"assert({half} is 1)", f"print({half})\n assert(false)", f"panic({half})", "assert(1.0 / 0.0 is 2.0)")
     source = "".join(f"@test fn t{number}() {{ {body} }}\n" for number, body in enumerate(bodies))
@@ -97,7 +97,7 @@ def _enter(page: Page, server: Running) -> None:
     page.run(f"document.getElementById('token').value = {json.dumps(TOKEN)}")
 
 
-def _text(page: Page, name: str) -> str:
+def _read(page: Page, name: str) -> str:
     return str(page.run(f"document.getElementById('{name}').textContent"))
 
 
@@ -118,7 +118,7 @@ def test_a_person_is_asked_for_the_token(server: Running, page: Page) -> None:
 
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
-def test_a_person_asks_in_a_browser(page: Page) -> None:
+def test_a_person_sends_a_prompt_in_a_browser(page: Page) -> None:
     assert page.run("document.getElementById('prompt').value") == ""
     assert page.run("document.querySelectorAll('#prompts button').length") == 5
     assert page.run("document.getElementById('prompts').textContent").startswith("Examples: ")
@@ -130,11 +130,11 @@ def test_a_person_asks_in_a_browser(page: Page) -> None:
     page.wait_for("document.getElementById('verdict').textContent.includes('decoding')")
 
     assert "fn double" in page.run("document.getElementById('prompt').value")
-    assert _text(page, "program")
+    assert _read(page, "program")
     assert re.fullmatch(
-        r"(parses|does not parse: \d+ errors?)(, .*)?; (free|constrained) decoding, [\d.]+ s", _text(page, "verdict")
+        r"(parses|does not parse: \d+ errors?)(, .*)?; (free|constrained) decoding, [\d.]+ s", _read(page, "verdict")
     )
-    assert any(re.fullmatch(r"writing, [\d.]+ s", said) for said in page.run("window.seen"))
+    assert any(re.fullmatch(r"writing, [\d.]+ s", text) for text in page.run("window.seen"))
 
 
 @pytest.mark.e2e
@@ -149,7 +149,7 @@ def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
     page.wait_for("document.getElementById('verdict').textContent === 'parses, tests 1/1'")
     _click(page, "Edit it")
 
-    assert "fn half" in _text(page, "program")
+    assert "fn half" in _read(page, "program")
     assert page.run("document.getElementById('source').value") == "fn half(n: int) to int { return n / 2 }"
     assert page.run("document.getElementById('edit').hidden") is False
     page.run("void (document.getElementById('source').value = '', choose('ask'))")
@@ -174,7 +174,7 @@ def test_a_failed_example_offers_the_best_of_four(page: Page) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 @pytest.mark.parametrize(
-    ("source", "examples", "said"),
+    ("source", "examples", "expected"),
     [
         (_PROGRAM, [["double(3)", "6"]], ["parses, tests 2/3", False]),
         ("fn f() to int { return 2 }", [["f()", "2"]], ["parses, tests 1/1", True]),
@@ -182,17 +182,17 @@ def test_a_failed_example_offers_the_best_of_four(page: Page) -> None:
         ("fn f(", [["f()", "2"]], ["does not parse: 1 error", False]),
     ],
 )
-def test_the_page_says_what_is_true(page: Page, source: str, examples: list[list[str]], said: list[Any]) -> None:
-    assert page.run(f"check({json.dumps(source)}, 'findings', {json.dumps(examples)})")[:2] == said
+def test_the_page_summarizes_problems(page: Page, source: str, examples: list[list[str]], expected: list[Any]) -> None:
+    assert page.run(f"check({json.dumps(source)}, 'findings', {json.dumps(examples)})")[:2] == expected
 
 
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
-@pytest.mark.parametrize(("source", "said"), [("11", "is 11"), ('"a, right is b"', 'is "a, right is b"')])
-def test_a_failed_example_says_what_it_is(page: Page, source: str, said: str) -> None:
+@pytest.mark.parametrize(("source", "expected"), [("11", "is 11"), ('"a, right is b"', 'is "a, right is b"')])
+def test_a_failed_example_shows_its_value(page: Page, source: str, expected: str) -> None:
     page.run(f"check({json.dumps(f'fn f() {{ return {source} }}')}, 'findings', [['f()', '10']])")
 
-    assert _text(page, "findings") == f"f() is 10: failed, {said}"
+    assert _read(page, "findings") == f"f() is 10: failed, {expected}"
 
 
 _TYPED = "fn total(items: list[int]) to int {\n    let mut sum = 0\n    for item in items { sum = sum + item"
@@ -209,19 +209,19 @@ _TYPED = "fn total(items: list[int]) to int {\n    let mut sum = 0\n    for item
     ],
     ids=["alone", "below an error", "above an error"],
 )
-def test_a_person_who_types_is_told_of_errors_elsewhere(page: Page, before: str, after: str, listed: str) -> None:
+def test_the_editor_lists_errors_outside_the_typed_text(page: Page, before: str, after: str, listed: str) -> None:
     typed = [before + _TYPED[: match.end()] for match in re.finditer(r"\w+\W?", _TYPED)]
     texts = [[text + after, len(text.encode("utf-16-le")) // 2] for text in typed[::4]]
     step = "source.value = text; source.setSelectionRange(at, at); await look(undefined, isUnfinished)"
-    told = "found.push([by('problems').textContent, by('state').className])"
-    loop = f"for (const [text, at] of {json.dumps(texts)}) {{ {step}; {told}; }}"
+    collect = "found.push([by('problems').textContent, by('state').className])"
+    loop = f"for (const [text, at] of {json.dumps(texts)}) {{ {step}; {collect}; }}"
     found = page.run(f"(async () => {{ const found = []; {loop} return found; }})()")
     page.run("look()")
 
     assert [one for one in found if (listed in one[0], one[1]) != (True, "bad" if listed else "")] == []
     assert listed or {text for text, _ in found} == {""}
-    assert "unclosed-delimiter" in _text(page, "problems") or listed
-    assert _text(page, "state").startswith("does not parse")
+    assert "unclosed-delimiter" in _read(page, "problems") or listed
+    assert _read(page, "state").startswith("does not parse")
     page.run("void (source.value = '', choose('ask'))")
 
 
@@ -262,5 +262,5 @@ def test_a_person_completes_a_line_in_a_browser(page: Page) -> None:
     assert page.run("sent[0].input_prefix + '|' + sent[0].input_suffix") == offered[1].replace("sum \n", "sum |\n")
     assert page.run("document.querySelector('#mirror u').textContent") == "missing"
     assert page.run("document.querySelectorAll('#mirror i').length") == 0
-    assert _text(page, "state") == "parses, 1 type error"
+    assert _read(page, "state") == "parses, 1 type error"
     assert page.run("matchMedia('(prefers-color-scheme: dark)').matches") is True

@@ -1,4 +1,4 @@
-"""Completions that do not end by themselves: where they are ended, what is sent of them, and what they may take."""
+"""Completions that do not end by themselves: where they are cut, and what is sent of them."""
 
 from dataclasses import dataclass, field, replace
 from itertools import chain, cycle, repeat
@@ -15,7 +15,7 @@ from mens_pipeline.serving import slot as slot_module
 from mens_pipeline.serving.generation import Failed, GenerationRequest, GenerationResult, Piece
 from mens_pipeline.serving.queue import Loaded, ServerLimits
 from mens_pipeline.serving.slot import ServedSlot
-from mens_pipeline_tests.serving.asked import Asked, writing
+from mens_pipeline_tests.serving.submission import Submission, run_queue
 
 _ADD: Final = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
 _ENDLESS: Final = "fn a() to int {\n" + "".join(f"    f({number})\n" for number in range(999))
@@ -25,7 +25,7 @@ _HALF_CHARACTER: Final = "\ufffd"
 
 
 class _Clock:
-    """In place of the module `time`: it goes on only where something takes time, so no load of the machine counts."""
+    """Replaces the module `time`: only steps advance it, so the load of the machine does not matter."""
 
     now = 1_000.0
 
@@ -65,7 +65,7 @@ def _favour(token: int) -> Any:
 
 @dataclass
 class _Typist:
-    """Writes a text, a character a step, and another one where the parser asks for it; one takes some seconds."""
+    """Writes a text, one character in each step, unless the parser requires another; `pause` is in seconds."""
 
     text: Any
     pause: float = 0.0
@@ -109,8 +109,8 @@ def _load(typist: _Typist) -> Loaded:
     return _Loaded(typist, frozenset({_END}), _Characters())
 
 
-def _ask(max_tokens: int, **fields: Any) -> Asked:
-    return Asked(max_tokens, **{"deadline": _CLOCK.now + 60, "syntax": Syntax.CONSTRAINED, **fields})
+def _ask(max_tokens: int, **fields: Any) -> Submission:
+    return Submission(max_tokens, **{"deadline": _CLOCK.now + 60, "syntax": Syntax.CONSTRAINED, **fields})
 
 
 def _generate(
@@ -118,14 +118,14 @@ def _generate(
 ) -> tuple[GenerationResult | Failed, list[Piece]]:
     request = GenerationRequest("mens", (Turn("user", prompt),), num_likeliest=num_likeliest)
     asked = _ask(900, asked=request, deadline=_CLOCK.now + seconds)
-    with writing(lambda: _load(_Typist(text, **typed)), ServerLimits(1, 1_000, seconds, 900)) as (queue, _):
+    with run_queue(lambda: _load(_Typist(text, **typed)), ServerLimits(1, 1_000, seconds, 900)) as (queue, _):
         queue.submit([asked.completion])
         end = asked.end()
     assert not isinstance(end, Piece)
     return end, [event for event in asked.events if isinstance(event, Piece)]
 
 
-def _result(*asked: Any, **options: Any) -> GenerationResult:
+def _generate_result(*asked: Any, **options: Any) -> GenerationResult:
     end, pieces = _generate(*asked, **options)
     assert isinstance(end, GenerationResult)
     assert "".join(piece.text for piece in pieces) == end.text
@@ -142,7 +142,7 @@ def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_Typist, "step", record)
     request = GenerationRequest("mens", (), text="")
     long, piece = _ask(900, asked=request), _ask(40, asked=request, around=read_surroundings("let x = ", ""))
-    with writing(lambda: _load(_Typist(cycle("a"))), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
+    with run_queue(lambda: _load(_Typist(cycle("a"))), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
         queue.submit([long.completion, piece.completion])
         piece.end()
 
@@ -160,11 +160,11 @@ def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_piece_ends_soon_after_its_block(text: str, shown: str | None, most: int) -> None:
-    """The response ends with `shown` (None: the whole text), and counts its tokens alone."""
+    """The response ends with `shown` (None: the whole text), and counts only its tokens."""
     prefix, suffix = "fn add(a: int, b: int) to int {\n    ", "\n}\n"
     asked = GenerationRequest("mens", (), text=prefix, suffix=suffix)
     piece = _ask(400, asked=asked, around=read_surroundings(prefix, suffix))
-    with writing(lambda: _load(_Typist(text)), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
+    with run_queue(lambda: _load(_Typist(text)), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
         queue.submit([piece.completion])
         end = piece.end()
 
@@ -174,29 +174,29 @@ def test_a_piece_ends_soon_after_its_block(text: str, shown: str | None, most: i
     assert end.num_computed <= most
 
 
-def test_a_declaration_that_comes_again_ends_it() -> None:
-    end = _result(chain.from_iterable(repeat(_ADD)))
+def test_a_repeated_declaration_ends_the_completion() -> None:
+    end = _generate_result(chain.from_iterable(repeat(_ADD)))
 
     assert (end.text, end.reason) == ((2 * _ADD).strip(), "length")
     assert end.details == {"decoding": "constrained", "cut": "repetition"}
     assert end.num_tokens == len(end.text)
 
 
-def test_what_was_asked_for_by_name_ends_it() -> None:
-    """It is no cut: the model would have gone on with what nobody asked for. Without a name it may go on."""
+def test_the_requested_declaration_ends_the_completion() -> None:
+    """This is not a cut: the rest was not requested. Without a name the model may continue."""
     text = _ADD + "fn more() to int {\n    return 1\n}\n"
 
-    end = _result(text, prompt="Write a function `add`.")
+    end = _generate_result(text, prompt="Write a function `add`.")
     assert (end.text, end.reason, "cut" in end.details) == (_ADD.strip(), "stop", False)
-    assert _result(text, prompt="Write a function `add`, with `more`.").text == text.strip()
-    assert _result(text).text == text
+    assert _generate_result(text, prompt="Write a function `add`, with `more`.").text == text.strip()
+    assert _generate_result(text).text == text
 
 
-def test_what_a_named_declaration_lacks_may_still_come() -> None:
+def test_the_completion_continues_for_functions_that_the_request_needs() -> None:
     text = "fn add(a: int) to int {\n    return twice(a)\n}\nfn twice(a: int) to int {\n    return a + a\n}\n"
 
     for prompt in ("Write a function `add`.", "Write a function `add` that calls `twice`."):
-        assert _result(text, prompt=prompt).text == text.strip()
+        assert _generate_result(text, prompt=prompt).text == text.strip()
 
 
 @pytest.mark.parametrize(
@@ -207,38 +207,38 @@ def test_what_a_named_declaration_lacks_may_still_come() -> None:
         ("fn f() {\n    a = [", "".join(f"{number}, " for number in range(999)), {}),
     ],
 )
-def test_a_program_that_the_server_closes_says_so(start: str, again: str, limit: dict[str, str]) -> None:
-    """With `length`, though the last token ends the turn: the model would have gone on."""
-    end = _result(chain(start, cycle(again)), is_steered=True)
+def test_a_program_that_the_server_closes_ends_with_length(start: str, again: str, limit: dict[str, str]) -> None:
+    """Although the last token ends the turn: the model would have continued."""
+    end = _generate_result(chain(start, cycle(again)), is_steered=True)
 
     assert is_program(end.text, Mode.SOURCE)
     assert (end.reason, end.details) == ("length", {"decoding": "constrained", **limit})
     assert end.num_computed < (600 if limit else 901)
 
 
-def test_a_program_that_the_model_ends_says_stop() -> None:
-    end = _result(_ADD, is_steered=True)
+def test_a_program_that_the_model_ends_ends_with_stop() -> None:
+    end = _generate_result(_ADD, is_steered=True)
 
     assert (end.text, end.reason, "cut" in end.details) == (_ADD, "stop", False)
 
 
-def test_at_the_limit_it_is_closed() -> None:
-    end = _result(_ENDLESS)
+def test_closes_the_program_at_the_limit() -> None:
+    end = _generate_result(_ENDLESS)
 
     assert is_program(end.text, Mode.SOURCE)
     assert (end.reason, end.num_computed) == ("length", 900)
 
 
-def test_at_the_timeout_what_stands_is_sent() -> None:
+def test_sends_the_finished_part_at_the_timeout() -> None:
     more = (c for n in range(9999) for c in f"fn f{n}() to int {{\n    return {n}\n}}\n")
     for text in (more, _ENDLESS):
-        end = _result(text, pause=0.002, seconds=1.0)
+        end = _generate_result(text, pause=0.002, seconds=1.0)
 
         assert is_program(end.text, Mode.SOURCE)
         assert (end.reason, end.details["cut"]) == ("length", "timeout")
 
 
-def test_where_nothing_stands_the_timeout_is_an_error() -> None:
+def test_the_timeout_is_an_error_if_no_part_is_finished() -> None:
     end, pieces = _generate(cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
@@ -246,15 +246,15 @@ def test_where_nothing_stands_the_timeout_is_an_error() -> None:
     assert {character for piece in pieces for character in piece.text} == {" "}
 
 
-def test_what_was_sent_counts_though_nothing_of_it_stands() -> None:
-    end = _result(cycle(" "))
+def test_counts_sent_tokens_that_form_no_program() -> None:
+    end = _generate_result(cycle(" "))
 
     assert (end.text.strip(), end.reason) == ("", "length")
     assert end.num_tokens == len(end.text) > 0
 
 
-def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
-    """A token that is half a character has no text yet; its log-probability is told with the others."""
+def test_reports_tokens_without_text_at_the_timeout() -> None:
+    """A token that is half a character has no text yet; its log-probability is reported with the others."""
     import torch
 
     text = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))

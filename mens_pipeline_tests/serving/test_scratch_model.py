@@ -35,9 +35,9 @@ def mean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.seed_row(22, 23)
-def test_a_mean_answers(mean: Path) -> None:
-    steered = Syntax.CONSTRAINED
-    with running(mean, ServerLimits(1, 20_000, 60.0, 60), syntax=steered) as server, server.http() as client:
+def test_completes_with_a_mean_of_models(mean: Path) -> None:
+    constrained = Syntax.CONSTRAINED
+    with running(mean, ServerLimits(1, 20_000, 60.0, 60), syntax=constrained) as server, server.http() as client:
         messages = [{"role": "user", "content": "Write a function `add`."}]
         answer = client.post("/v1/chat/completions", json={"model": "mean", "messages": messages}).json()
 
@@ -47,7 +47,7 @@ def test_a_mean_answers(mean: Path) -> None:
     assert (server.served.architecture, server.served.num_parameters) == ("GPT2LMHeadModel", 892_928)
 
 
-def test_a_run_stands_for_its_model(mean: Path, tmp_path: Path) -> None:
+def test_a_run_folder_names_its_model(mean: Path, tmp_path: Path) -> None:
     shutil.copytree(mean, tmp_path / "run" / "model")
     (tmp_path / "run" / "training_manifest.json").write_text('{"lane": "scratch"}')
     served = _choose_model(ServeOptions(run_dir=tmp_path / "run"), ArtifactStore(tmp_path / "store"), CPU)
@@ -55,7 +55,7 @@ def test_a_run_stands_for_its_model(mean: Path, tmp_path: Path) -> None:
     assert served.evaluated.base_path == tmp_path / "run" / "model"
 
 
-def test_an_adapter_beside_it_is_refused(mean: Path, tmp_path: Path) -> None:
+def test_rejects_a_model_with_an_adapter_beside_it(mean: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(mean, tmp_path / "copy"))
     (folder / "adapter_config.json").write_text("{}")
 

@@ -1,4 +1,4 @@
-"""What may be served, and what is refused before anything is loaded."""
+"""Models that can be served, and models that are rejected before they are loaded."""
 
 import json
 import re
@@ -36,7 +36,7 @@ _REQUESTS = ("Write a function.", "x", "Why?", "A type `Point`, please.")
 
 @pytest.fixture(scope="module")
 def run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with an adapter that changes what the model says."""
+    """A run with an adapter that changes the completions."""
     return write_run(tmp_path_factory.mktemp("run"), merged)
 
 
@@ -50,10 +50,10 @@ def _change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
-def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
-    """The same texts and ends as those of the evaluation, and not those of the base; with room for many at once.
+def test_an_adapter_completes_as_in_its_evaluation(run: Path, tmp_path: Path) -> None:
+    """The server has room for many completions at once.
 
-    For few at once the weights are rounded to float16, which random weights do not bear.
+    For few the weights are rounded to float16, which random weights do not tolerate.
     """
     decoding = Decoding(max_new_tokens=60)
     replies: dict[str, list[Completion]] = {}
@@ -89,7 +89,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
     assert [reply.text for reply in replies["adapter"]] != [reply.text for reply in replies["base"]]
 
 
-def test_a_run_says_what_it_is(run: Path) -> None:
+def test_a_run_has_names_and_a_fingerprint(run: Path) -> None:
     served = adapter_model(Adapter.open(run), CPU)
 
     assert served.names == ("lora-adapter-0123abcd", "mens")
@@ -117,7 +117,7 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         champion_model(store, CPU)
 
 
-def test_a_server_says_that_it_still_loads(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_logs_that_it_is_still_loading(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.005)
     with running(merged, ServerLimits(1, 20_000, 60.0, 8)) as server:
         *waits, ready = server.lines
@@ -136,7 +136,7 @@ def test_a_merged_model_is_served(copy: Path) -> None:
     assert (plain.system_prompt, details.system_prompt) == ("You write Vox. Answer with code alone.", "Be brief.")
 
 
-def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
+def test_the_template_may_be_in_the_tokenizer_config(copy: Path) -> None:
     (copy / "chat_template.jinja").unlink()
     _change(copy / "tokenizer_config.json", chat_template=TEMPLATE)
 
@@ -146,7 +146,7 @@ def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
 @pytest.mark.threat("N7")
 @pytest.mark.parametrize("template", ["{{ messages[0].content }}", "{{ cycler.__init__.__globals__ }}", None])
 def test_another_template_is_refused_and_never_rendered(copy: Path, template: str | None) -> None:
-    """Such a model was trained on another form; what the template would do, it does not do here."""
+    """Such a model was trained on another format."""
     (copy / "chat_template.jinja").unlink()
     if template is not None:
         (copy / "chat_template.jinja").write_text(template)
@@ -166,7 +166,7 @@ def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
-def test_weights_that_are_no_safetensors_are_refused(copy: Path) -> None:
+def test_rejects_weights_that_are_not_safetensors(copy: Path) -> None:
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
     with pytest.raises(RefusedError, match=r"no \*\.safetensors\."):
         merged_model(copy, CPU)
@@ -184,7 +184,7 @@ def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
         merged_model(copy, CPU)
 
 
-def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> None:
+def test_rejects_an_incomplete_run(run: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     with pytest.raises(RefusedError, match=r"Name the folder of a complete run"):
         adapter_model(Adapter.open(broken), CPU)
@@ -221,9 +221,7 @@ _TOKENIZER = "tokenizer_config.json"
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_file_that_says_nothing_is_refused(
-    copy: Path, file: str, change: bytes | dict[str, Any], message: str
-) -> None:
+def test_rejects_a_malformed_file(copy: Path, file: str, change: bytes | dict[str, Any], message: str) -> None:
     if file == _TOKENIZER:
         (copy / "chat_template.jinja").unlink()
         message += ".* Write the model again"
@@ -252,7 +250,7 @@ def _evaluate(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
     return store.build(Kind.BENCHMARK_GATE, {}, write, [adapter])[0]
 
 
-def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
+def test_every_response_of_a_refused_candidate_says_so(run: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     _evaluate(store, run)
     served = candidate_model(store, CPU)
@@ -280,7 +278,7 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
     assert adapter_model(Adapter.open(run), CPU).candidate is None
 
 
-def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
+def test_a_candidate_must_be_the_evaluated_adapter(run: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "empty")
     with pytest.raises(RefusedError, match=r"no evaluated adapter\. Run `mens run`"):
         candidate_model(store, CPU)

@@ -1,4 +1,4 @@
-"""Text in pieces: never half a character, nothing behind a stop text, and all pieces together are the whole."""
+"""Text in pieces: no half characters, nothing after a stop text, and nothing lost."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ _LEAST_BYTES = st.lists(st.integers(0, 255), max_size=24)
 _STOPS = st.lists(st.sampled_from(("aX", "X\n", "€", "aaa", "aXa")), max_size=2)
 
 
-def _of_bytes(tokens: Sequence[int]) -> str:
+def _decode_bytes(tokens: Sequence[int]) -> str:
     return bytes(tokens).decode(errors="replace")
 
 
-def _pieces(tokens: Sequence[int], stop: Sequence[str] = (), decode: Any = _of_bytes) -> list[str]:
+def _stream(tokens: Sequence[int], stop: Sequence[str] = (), decode: Any = _decode_bytes) -> list[str]:
     stream = TextStream(decode, stop)
     pieces = []
     for token in tokens:
@@ -31,39 +31,39 @@ def _pieces(tokens: Sequence[int], stop: Sequence[str] = (), decode: Any = _of_b
 
 @given(_BYTES | _LEAST_BYTES)
 @settings(max_examples=500, deadline=None, derandomize=True)
-def test_all_pieces_are_the_whole(tokens: list[int]) -> None:
-    assert "".join(_pieces(tokens)) == _of_bytes(tokens)
+def test_pieces_add_up_to_the_whole_text(tokens: list[int]) -> None:
+    assert "".join(_stream(tokens)) == _decode_bytes(tokens)
 
 
 @given(_BYTES, _STOPS)
 @settings(max_examples=500, deadline=None, derandomize=True)
-def test_a_stop_text_ends_the_answer(tokens: list[int], stop: list[str]) -> None:
-    whole = _of_bytes(tokens)
+def test_a_stop_text_ends_the_completion(tokens: list[int], stop: list[str]) -> None:
+    whole = _decode_bytes(tokens)
     ends = [whole.index(text) for text in stop if text in whole]
 
-    assert "".join(_pieces(tokens, stop)) == whole[: min(ends, default=len(whole))]
+    assert "".join(_stream(tokens, stop)) == whole[: min(ends, default=len(whole))]
 
 
-def test_a_character_comes_when_its_last_byte_does() -> None:
-    assert _pieces("a🙂b".encode()) == ["a", "", "", "", "🙂", "b", ""]
+def test_a_character_comes_with_its_last_byte() -> None:
+    assert _stream("a🙂b".encode()) == ["a", "", "", "", "🙂", "b", ""]
 
 
-def test_half_a_character_at_the_end_is_shown_as_such() -> None:
-    assert _pieces("é€".encode()[:-1]) == ["", "é", "", "", "\ufffd"]
+def test_half_a_character_at_the_end_is_replaced() -> None:
+    assert _stream("é€".encode()[:-1]) == ["", "é", "", "", "\ufffd"]
 
 
-def test_what_may_become_a_stop_text_waits() -> None:
-    assert _pieces(b"a//b//", ["//!"]) == ["a", "", "", "//b", "", "", "//"]
+def test_text_that_may_become_a_stop_text_is_held_back() -> None:
+    assert _stream(b"a//b//", ["//!"]) == ["a", "", "", "//b", "", "", "//"]
 
 
 def test_bytes_in_a_group_are_settled_before_the_next() -> None:
-    def strict(tokens: Sequence[int]) -> str:
+    def decode_strictly(tokens: Sequence[int]) -> str:
         try:
             return bytes(tokens).decode()
         except UnicodeDecodeError:
             return "\ufffd" * len(tokens)
 
-    assert "".join(_pieces("🙂€a".encode(), (), strict)) == "🙂€a"
+    assert "".join(_stream("🙂€a".encode(), (), decode_strictly)) == "🙂€a"
 
 
 @pytest.mark.parametrize("text", ["fn f() {\n}", "Grüße, 世界 🙂"])
@@ -73,12 +73,12 @@ def test_a_tokenizer_of_the_library_streams(merged: Path, text: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(merged)
     tokens = tokenizer.encode(f"{text}<|im_end|>", add_special_tokens=False)
 
-    assert "".join(_pieces(tokens, (), lambda ids: tokenizer.decode(ids, skip_special_tokens=True))) == text
+    assert "".join(_stream(tokens, (), lambda ids: tokenizer.decode(ids, skip_special_tokens=True))) == text
 
 
 @given(_BYTES, st.integers(0, 6))
-def test_what_the_client_has_is_left_out(tokens: list[int], num: int) -> None:
-    stream = TextStream(_of_bytes, (), num_left_out=num)
+def test_leaves_out_text_that_the_client_has(tokens: list[int], num: int) -> None:
+    stream = TextStream(_decode_bytes, (), num_left_out=num)
     pieces = [*map(stream.feed, tokens), stream.end()]
 
-    assert "".join(pieces) == _of_bytes(tokens)[num:]
+    assert "".join(pieces) == _decode_bytes(tokens)[num:]

@@ -1,4 +1,4 @@
-"""Log-probabilities and grammars, as OpenAI's own client asks for them."""
+"""Log-probabilities and grammars, as OpenAI's own client requests them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ _ASK: Any = [{"role": "user", "content": "Write a function."}]
 
 @pytest.fixture(scope="module")
 def roomy(merged: Path) -> Iterator[Running]:
-    """A server that takes requests with a whole grammar in them."""
+    """A server that accepts requests with a whole grammar in them."""
     with running(merged, ServerLimits(4, 100_000, 60.0, 400)) as server:
         yield server
 
@@ -30,22 +30,22 @@ def _chat(server: Running, **options: Any) -> Any:
     return server.openai().chat.completions.create(**asked)
 
 
-def _tokens(choice: Any) -> list[Any]:
+def _list_tokens(choice: Any) -> list[Any]:
     return [*choice.logprobs.content]
 
 
-def _whole_characters(tokens: list[Any]) -> bytes:
-    """Join the characters that are a token each; random weights write halves of others, which have no text alone."""
+def _join_ascii(tokens: list[Any]) -> bytes:
+    """Join the ASCII characters of tokens; random weights also write halves of others, which have no text."""
     return "".join(token.token for token in tokens).encode("ascii", "ignore")
 
 
-def test_every_token_of_an_answer_is_told(server: Running) -> None:
+def test_reports_every_token_of_a_completion(server: Running) -> None:
     reply = _chat(server, logprobs=True, top_logprobs=3)
     choice = reply.choices[0]
-    tokens = _tokens(choice)
+    tokens = _list_tokens(choice)
 
     assert len(tokens) == reply.usage.completion_tokens == 16
-    assert _whole_characters(tokens) == choice.message.content.encode("ascii", "ignore")
+    assert _join_ascii(tokens) == choice.message.content.encode("ascii", "ignore")
     for token in tokens:
         others = [other.logprob for other in token.top_logprobs]
         assert len(others) == 3
@@ -54,10 +54,10 @@ def test_every_token_of_an_answer_is_told(server: Running) -> None:
         assert token.bytes is None or bytes(token.bytes).decode() == token.token
 
 
-def test_a_stream_tells_the_same_tokens(server: Running) -> None:
-    whole = _tokens(_chat(server, logprobs=True, top_logprobs=1).choices[0])
+def test_a_stream_reports_the_same_tokens(server: Running) -> None:
+    whole = _list_tokens(_chat(server, logprobs=True, top_logprobs=1).choices[0])
     chunks = [chunk.choices[0] for chunk in _chat(server, logprobs=True, top_logprobs=1, stream=True)]
-    streamed = [token for choice in chunks if choice.logprobs for token in _tokens(choice)]
+    streamed = [token for choice in chunks if choice.logprobs for token in _list_tokens(choice)]
 
     assert [(token.token, token.top_logprobs[0].token) for token in streamed] == [
         (token.token, token.top_logprobs[0].token) for token in whole
@@ -65,26 +65,26 @@ def test_a_stream_tells_the_same_tokens(server: Running) -> None:
     assert [token.logprob for token in streamed] == pytest.approx([token.logprob for token in whole], abs=1e-4)
 
 
-def test_nobody_is_told_who_does_not_ask(server: Running) -> None:
+def test_reports_log_probabilities_only_on_request(server: Running) -> None:
     assert _chat(server).choices[0].logprobs is None
     assert _chat(server, logprobs=False).choices[0].logprobs is None
-    assert all(token.top_logprobs == [] for token in _tokens(_chat(server, logprobs=True).choices[0]))
+    assert all(token.top_logprobs == [] for token in _list_tokens(_chat(server, logprobs=True).choices[0]))
 
 
-def test_a_chosen_answer_tells_its_own_tokens(server: Running) -> None:
+def test_a_chosen_completion_reports_its_own_tokens(server: Running) -> None:
     choice = _chat(server, logprobs=True, seed=5, extra_body={"best_of": 3}).choices[0]
 
-    assert _whole_characters(_tokens(choice)) == choice.message.content.encode("ascii", "ignore")
+    assert _join_ascii(_list_tokens(choice)) == choice.message.content.encode("ascii", "ignore")
 
 
-def test_a_steered_answer_tells_its_own_tokens(server: Running) -> None:
+def test_a_constrained_completion_reports_its_own_tokens(server: Running) -> None:
     choice = _chat(server, logprobs=True, extra_body={"decoding": "fallback"}).choices[0]
 
     assert choice.decoding == "constrained"
-    assert _whole_characters(_tokens(choice)) == choice.message.content.encode("ascii", "ignore")
+    assert _join_ascii(_list_tokens(choice)) == choice.message.content.encode("ascii", "ignore")
 
 
-def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> None:
+def test_text_completions_report_tokens_in_their_own_format(server: Running) -> None:
     asked: Any = {"model": "mens", "prompt": "fn twice(n: int) to int {", "max_tokens": 12, "logprobs": 2}
     whole = server.openai().completions.create(**asked).choices[0]
     pieces = [chunk.choices[0] for chunk in server.openai().completions.create(**asked, stream=True)]
@@ -98,7 +98,7 @@ def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> Non
     assert (streamed, offsets) == (whole.logprobs.tokens, whole.logprobs.text_offset)
 
 
-def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
+def test_an_infinite_log_probability_is_reported_as_a_number() -> None:
     (token,) = format_chat_tokens([ScoredToken("\ufffd", float("-inf"))])["content"]
 
     assert (token["logprob"], token["bytes"]) == (-9999.0, None)
@@ -114,7 +114,7 @@ def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
     ],
     ids=["response format", "vllm", "llama.cpp", "newer vllm"],
 )
-def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[str, Any]) -> None:
+def test_a_request_with_the_vox_grammar_gets_a_program(roomy: Running, fields: dict[str, Any]) -> None:
     choice = _chat(roomy, **fields).choices[0]
 
     assert choice.decoding == "constrained"

@@ -1,4 +1,4 @@
-"""A queue that writes completions in a thread, and a completion that is asked of it."""
+"""A generation queue that runs in a thread, and a completion submitted to it."""
 
 import threading
 import time
@@ -11,8 +11,8 @@ from mens_pipeline.serving.generation import Event, GenerationRequest, PendingCo
 from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 
 
-class Asked:
-    """One completion, and what becomes of it; `fields` are those of its request."""
+class Submission:
+    """One completion and its events; `fields` are those of its request."""
 
     def __init__(self, max_tokens: int = 5, seconds: float = 60.0, **fields: Any) -> None:
         self.events: list[Event] = []
@@ -27,14 +27,14 @@ class Asked:
             self.is_over.set()
 
     def end(self) -> Event:
-        """Its last event."""
+        """Wait for its last event."""
         assert self.is_over.wait(60)
         return self.events[-1]
 
 
 @contextmanager
-def writing(load: Callable[[], Loaded], limits: ServerLimits) -> Iterator[tuple[GenerationQueue, list[State]]]:
-    """A queue whose model is loaded, or could not be, and the states that it was in; it ends with the block."""
+def run_queue(load: Callable[[], Loaded], limits: ServerLimits) -> Iterator[tuple[GenerationQueue, list[State]]]:
+    """Run a queue until its model is loaded or fails to load; yield it with its states. It ends with the block."""
     states: list[State] = []
     is_ready = threading.Event()
 
