@@ -1,4 +1,4 @@
-"""What tests that train share."""
+"""Fixtures of tests that train."""
 
 import subprocess
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from mens_pipeline_tests.jobs.processes import ForkedChild
 
 @pytest.fixture
 def watched_closely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small models take many steps a second; a signal must not come too late."""
+    """Poll jobs often: small models make many steps a second."""
     monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
 
 

@@ -1,4 +1,4 @@
-"""Rows as the plan sees them, and pairs encoded as for a training, for tests."""
+"""Rows as a plan sees them, and pairs encoded as for training."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ class Row:
 
 
 def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
-    """The order of a run."""
+    """Plan a run on some rows."""
     return plan_run(build_columns(rows), recipe, continues)
 
 
 def batches_of(*batches: tuple[int, ...]) -> Batches:
-    """Micro-batches, each of such rows, as a plan holds them."""
+    """Micro-batches of these rows, as a plan holds them."""
     rows = [row for batch in batches for row in batch]
     return Batches.of(np.array(rows, np.uint32), np.array([*map(len, batches)], np.uint32))
 
 
 def continued_at(num_batches: int) -> Continued:
-    """A run that went so far; it showed suffixes first."""
+    """A run that showed this many batches, with suffixes first."""
     return Continued(
         adapter=Path("none"),
         adapter_sha256="0" * 64,

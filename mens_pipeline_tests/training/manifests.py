@@ -1,4 +1,4 @@
-"""Training manifests with all that is read of one, for tests that train nothing."""
+"""Training manifests with all fields that are read, for tests that do not train."""
 
 from copy import deepcopy
 from typing import Any
@@ -35,7 +35,7 @@ RESULT: dict[str, Any] = {
 
 
 def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
-    """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for."""
+    """The manifest of a run on a base, as `mens train` writes it, without fields that nothing reads."""
     usual: dict[str, Any] = {
         "manifest_schema_version": SCHEMA_VERSION,
         "backend": "qlora",

@@ -1,4 +1,4 @@
-"""How many operations a piece of work is made of: on a GPU each is a launch, which small batches wait for."""
+"""Counts operations: on a GPU each is a kernel launch, and launches dominate the time of small batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253 - wha
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[misc]  # the library is untyped
-    """Counts what computes; a view of memory that is there launches nothing."""
+    """Counts operations that compute; a view launches nothing."""
 
     def __init__(self) -> None:
         super().__init__()

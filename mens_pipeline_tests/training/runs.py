@@ -48,7 +48,7 @@ CONTRARY = 0.2
 
 
 def contrary_pairs(number: int) -> list[TrainingPair]:
-    """Rows of which those that measure the loss have other signs: the longer a run, the higher it is."""
+    """Pairs whose validation rows differ in their characters, so that their loss rises during a run."""
     return [
         pair.model_copy(update={"response": "~" * 40} if is_validation_group(group_of(pair), CONTRARY, 42) else {})
         for pair in pairs(number)
@@ -108,15 +108,15 @@ def trainer_of(run: PreparedRun) -> tuple[Any, dict[str, Any]]:
 
 
 def train_here(run: PreparedRun) -> dict[str, Any]:
-    """Train in this process, and return what it left."""
+    """Train in this process, and return the result."""
     from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
 
     assert train(run.job)
-    return left_by(run)
+    return result_of(run)
 
 
-def left_by(run: PreparedRun) -> dict[str, Any]:
-    """What a run that is complete left."""
+def result_of(run: PreparedRun) -> dict[str, Any]:
+    """Return the result of a complete run."""
     result = read_result(run.job.run_dir)
     assert result is not None
     return result
@@ -127,5 +127,5 @@ def weights_of(run: PreparedRun) -> bytes:
 
 
 def words_of(run: PreparedRun) -> str:
-    """The last words of the process of a run."""
+    """Return the end of the log of the process of a run."""
     return (run.job.run_dir / "child.log").read_text()[-3000:]

@@ -1,4 +1,4 @@
-"""A base model for what looks at one without loading it: a configuration, a tokenizer, and a few bytes of weights."""
+"""A base model for code that does not load it: a configuration, a tokenizer, and a few bytes of weights."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _CONFIG = {
 
 
 class Encoder:
-    """A tokenizer of the library alone, as the project takes it."""
+    """A tokenizer of the library `tokenizers`, as the project uses it."""
 
     def __init__(self, special: Sequence[str] = (IM_START, IM_END), chat_template: str | None = None) -> None:
         """Merges of bytes, learnt from a few lines, with words split as GPT-2 splits them."""
@@ -51,14 +51,14 @@ class Encoder:
         return list(self.inner.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def id_of(self, token: str) -> int:
-        """The id of a token that is there."""
+        """Return the id of a known token."""
         found = self.inner.token_to_id(token)
         assert found is not None
         return int(found)
 
 
 def with_shapes(*shapes: list[int]) -> bytes:
-    """A safetensors file of such tensors, without their values."""
+    """A safetensors file of tensors of these shapes, without values."""
     header = json.dumps({f"t{number}": {"shape": shape} for number, shape in enumerate(shapes)}).encode()
     return len(header).to_bytes(8, "little") + header
 
@@ -70,7 +70,7 @@ FIM_MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 def write_folder(
     folder: Path, weights: bytes | None = None, special: Sequence[str] = (IM_START, IM_END), **config: Any
 ) -> Path:
-    """A base model that can be described and never loaded; no weights: the header of one small matrix."""
+    """Write a base model that can be described, not loaded; by default with the header of one small matrix."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**_CONFIG, **config}))
     (folder / "model.safetensors").write_bytes(with_shapes([4, 8]) if weights is None else weights)
@@ -79,7 +79,7 @@ def write_folder(
 
 
 def described_base(path: Path = Path("base"), **fields: Any) -> Base:
-    """A base model as it would be described."""
+    """The description of a base model."""
     usual: dict[str, Any] = {
         "name": "org/model",
         "revision": "main",

@@ -1,4 +1,4 @@
-"""Runs with a time budget on machines whose speed a test decides: the real trainer on the tiny base."""
+"""Runs with a time budget on machines of simulated speed: the real trainer on the tiny base."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.step_plan import StepDecision, StepPlan
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import left_by, prepare_fast, weights_of
+from mens_pipeline_tests.training.runs import prepare_fast, result_of, weights_of
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn about their own future changes
 _TARGET = 24
 _MINUTES = 0.6
 _RECIPE: dict[str, Any] = {
@@ -33,7 +33,7 @@ _RECIPE: dict[str, Any] = {
 
 
 class _Machine:
-    """A clock that goes on while the trainer takes a step, by as much as a test says."""
+    """A clock that advances with each step of the trainer, by seconds that a test chooses."""
 
     def __init__(self, seconds_of: Callable[[int], float]) -> None:
         self.seconds_of = seconds_of
@@ -55,16 +55,16 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> _Machine:
     clock = _Machine(lambda _step: 1.0)
     step_of = PlannedTrainer.training_step
 
-    def timed(trainer: Any, *arguments: Any, **named: Any) -> Any:
+    def advance_clock(trainer: Any, *arguments: Any, **named: Any) -> Any:
         clock.now += clock.seconds_of(trainer.state.global_step + 1)
         return step_of(trainer, *arguments, **named)
 
-    monkeypatch.setattr(PlannedTrainer, "training_step", timed)
+    monkeypatch.setattr(PlannedTrainer, "training_step", advance_clock)
     return clock
 
 
 def _train(run: PreparedRun, machine: _Machine, at: int | None = None, do: Callable[[], None] | None = None) -> bool:
-    """Train; when the log tells of a step, something may happen."""
+    """Train; call `do` when the log reports the step `at`."""
     from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
 
     class Log(TelemetryLog):
@@ -86,14 +86,14 @@ def _rates(run: PreparedRun) -> list[float]:
 
 
 @pytest.mark.slow
-def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
+def test_a_budget_changes_nothing_on_a_fast_machine(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     free, fast = (prepare_fast(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))
     for run in (free, fast):
         assert _train(run, machine)
 
     assert weights_of(free) == weights_of(fast)
-    assert left_by(fast)["plan"] == {"target_steps": 24, "budget_seconds": 36, "decisions": []}
-    assert left_by(fast)["num_steps"] == _TARGET
+    assert result_of(fast)["plan"] == {"target_steps": 24, "budget_seconds": 36, "decisions": []}
+    assert result_of(fast)["num_steps"] == _TARGET
 
 
 @pytest.mark.slow
@@ -102,14 +102,14 @@ def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Pa
     [(lambda _step: 3.0, 12), (lambda step: 1.5 if step <= 12 else 3.0, 18), (lambda step: 3.0 if step < 6 else 1, 24)],
     ids=["slow", "slower in mid-run", "faster in mid-run"],
 )
-def test_the_rate_comes_down_to_zero_where_the_budget_ends(
+def test_the_rate_reaches_zero_at_the_end_of_the_budget(
     tiny_base: Path, tmp_path: Path, machine: _Machine, seconds_of: Callable[[int], float], num_steps: int
 ) -> None:
-    """As many steps as fit into 36 s, within the tolerance; every decision is told, and stands in the result."""
+    """As many steps as fit into 36 s, within the tolerance; the log and the result contain every decision."""
     machine.seconds_of = seconds_of
     run = prepare_fast(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
-    result, rates = left_by(run), _rates(run)
+    result, rates = result_of(run), _rates(run)
     lines = [json.loads(line) for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
     decisions = result["plan"]["decisions"]
     last = decisions[-1]
@@ -132,14 +132,14 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     ("at", "end"),
     [
         (11, "killed"),
-        (9, "asked"),
-        *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((3, "killed"), (15, "killed"), (14, "asked"))),
+        (9, "stopped"),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((3, "killed"), (15, "killed"), (14, "stopped"))),
     ],
 )
 def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, PLR0917 - what is varied
     tiny_base: Path, tmp_path: Path, machine: _Machine, monkeypatch: pytest.MonkeyPatch, at: int, end: str
 ) -> None:
-    """Before, between and after its decisions, and given these: the same adapter, bit for bit."""
+    """Before, between and after its decisions; with the same decisions the adapter is the same, bit for bit."""
     machine.seconds_of = lambda step: 1.5 if step <= 7 else 3.0 if step <= 13 else 1.2
     run = prepare_fast(tiny_base, tmp_path / "stopped", max_minutes=_MINUTES, **_RECIPE)
     if end == "killed":
@@ -148,7 +148,7 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
     else:
         assert not _train(run, machine, at - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert _train(run, machine)
-    decisions = {decision["step"]: StepDecision(**decision) for decision in left_by(run)["plan"]["decisions"]}
+    decisions = {decision["step"]: StepDecision(**decision) for decision in result_of(run)["plan"]["decisions"]}
     assert len(decisions) >= 2
 
     monkeypatch.setattr(StepPlan, "_is_measured", lambda _plan, _seconds: True)
@@ -159,29 +159,29 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
     assert weights_of(whole) == weights_of(run)
 
 
-def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
+def test_a_run_killed_after_its_last_step_trains_no_more_steps(
     tiny_base: Path, tmp_path: Path, machine: _Machine
 ) -> None:
     machine.seconds_of = lambda _step: 3.0
     run = prepare_fast(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
-    weights, result = weights_of(run), left_by(run)
+    weights, result = weights_of(run), result_of(run)
     (run.job.run_dir / RESULT).unlink()
     (run.job.run_dir / ADAPTER / "adapter_model.safetensors").unlink()
     assert _train(run, machine)
 
     assert weights_of(run) == weights
-    assert left_by(run)["num_steps"] == result["num_steps"] == 12
-    assert left_by(run)["train_loss"] == result["train_loss"]
+    assert result_of(run)["num_steps"] == result["num_steps"] == 12
+    assert result_of(run)["train_loss"] == result["train_loss"]
 
 
-def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
+def test_a_tiny_budget_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     run = prepare_fast(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
     assert _train(run, machine)
 
-    assert left_by(run)["num_steps"] == 2
+    assert result_of(run)["num_steps"] == 2
     assert [(step["step"], step["num_updates"]) for step in steps_of(run.job.run_dir / TELEMETRY)] == [(2, 2)]
     one = prepare_fast(tiny_base, tmp_path / "one", max_steps=1, warmup_steps=10)
     assert _train(one, machine)
-    assert _rates(one) == [pytest.approx(1e-2)], "whatever warmup the recipe asks for"
-    assert left_by(one)["num_changed_matrices"] > 0
+    assert _rates(one) == [pytest.approx(1e-2)], "whatever warmup the recipe sets"
+    assert result_of(one)["num_changed_matrices"] > 0

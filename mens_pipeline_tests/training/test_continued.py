@@ -1,4 +1,4 @@
-"""Runs that go on after their end."""
+"""Runs that continue after their end."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def first(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
     return run
 
 
-def _next(before: PreparedRun, folder: Path) -> PreparedRun:
+def _continue_run(before: PreparedRun, folder: Path) -> PreparedRun:
     return prepare_run(
         further(resolve_fast(before.job.base_path, **_FIELDS), _MINUTES),
         before.job.train_path,
@@ -48,40 +48,40 @@ def _next(before: PreparedRun, folder: Path) -> PreparedRun:
     )
 
 
-def _values(folder: Path) -> dict[str, Any]:
+def _load_values(folder: Path) -> dict[str, Any]:
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
     values: dict[str, Any] = load_file(folder / _WEIGHTS)
     return values
 
 
-def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path: Path, first: PreparedRun) -> None:
-    """The loss before the first update, over the very next rows, is that of the adapter that there was."""
+def test_a_continued_run_starts_with_the_first_adapter(tiny_base: Path, tmp_path: Path, first: PreparedRun) -> None:
+    """The weights before the first update are those of the first adapter."""
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
 
-    second = _next(first, tmp_path / "second")
+    second = _continue_run(first, tmp_path / "second")
     seen: dict[str, Any] = {}
 
-    def look(model: Any) -> Any:
+    def record(model: Any) -> Any:
         seen.setdefault("before", {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad})
         return checksums(model)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "checksums", look)
+        patch.setattr(module, "checksums", record)
         result = train_here(second)
-    kept = _values(first.job.run_dir / ADAPTER)
+    kept = _load_values(first.job.run_dir / ADAPTER)
     begun = {name.replace(".default", ""): value for name, value in seen["before"].items()}
 
     assert begun.keys() == kept.keys()
     assert all(value.equal(kept[name]) for name, value in begun.items())
-    assert any(not value.equal(kept[name]) for name, value in _values(second.job.run_dir / ADAPTER).items())
+    assert any(not value.equal(kept[name]) for name, value in _load_values(second.job.run_dir / ADAPTER).items())
     assert result["num_changed_matrices"] == result["num_adapter_matrices"]
     whole = prepare_fast(tiny_base, tmp_path / "whole", num_train_epochs=2)
     assert second.preflight["num_steps"] > whole.preflight["num_steps"] > first.preflight["num_steps"] == 2
 
 
-def test_the_rate_comes_up_and_down_again(tmp_path: Path, first: PreparedRun) -> None:
-    second = _next(first, tmp_path / "second")
+def test_the_rate_rises_and_falls_again(tmp_path: Path, first: PreparedRun) -> None:
+    second = _continue_run(first, tmp_path / "second")
     train_here(second)
     rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / TELEMETRY)]
     last = [step["learning_rate"] for step in steps_of(first.job.run_dir / TELEMETRY)][-1]
@@ -93,30 +93,30 @@ def test_the_rate_comes_up_and_down_again(tmp_path: Path, first: PreparedRun) ->
     assert last < max(rates)
 
 
-def test_a_run_that_goes_on_twice_counts_all_of_it(tmp_path: Path, first: PreparedRun) -> None:
-    """Rows, steps and seconds of every part; each part is a run of its own, and the same again gives the same."""
-    second = _next(first, tmp_path / "second")
+def test_a_run_continued_twice_counts_all_of_its_parts(tmp_path: Path, first: PreparedRun) -> None:
+    """Rows, steps and seconds; each part is a separate run, and the same part again gives the same adapter."""
+    second = _continue_run(first, tmp_path / "second")
     result = train_here(second)
     manifest = finish_run(second, None, ExitCode.DONE)
-    stands = continue_from(second.job.run_dir)
-    again = _next(first, tmp_path / "again")
+    continued = continue_from(second.job.run_dir)
+    again = _continue_run(first, tmp_path / "again")
     train_here(again)
 
     assert manifest.continues is not None
     assert manifest.continues.num_steps == 2
-    assert stands.num_steps == 2 + result["num_steps"]
-    assert stands.num_batches == continue_from(first.job.run_dir).num_batches + result["num_batches"]
-    assert stands.seconds > result["seconds"]
+    assert continued.num_steps == 2 + result["num_steps"]
+    assert continued.num_batches == continue_from(first.job.run_dir).num_batches + result["num_batches"]
+    assert continued.seconds > result["seconds"]
     assert manifest.recipe.max_minutes == _MINUTES
     assert manifest.recipe_origins["max_minutes"] == "more"
     assert len({run.job.contract_digest for run in (first, second, again)}) == 2
-    assert (again.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() == stands.adapter.read_bytes()
+    assert (again.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() == continued.adapter.read_bytes()
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("watched_closely")
-def test_what_goes_on_can_be_interrupted_as_well(tmp_path: Path, first: PreparedRun) -> None:
-    runs = [_next(first, tmp_path / name) for name in ("whole", "stopped")]
+def test_a_continued_run_can_be_interrupted(tmp_path: Path, first: PreparedRun) -> None:
+    runs = [_continue_run(first, tmp_path / name) for name in ("whole", "stopped")]
     train_here(runs[0])
     run = runs[1]
     sent: list[int] = []
@@ -136,13 +136,13 @@ def test_what_goes_on_can_be_interrupted_as_well(tmp_path: Path, first: Prepared
     assert weights[0] == weights[1]
 
 
-def test_another_adapter_than_the_run_ended_with_is_refused(tmp_path: Path, first: PreparedRun) -> None:
-    second = _next(first, tmp_path / "second")
-    stands = continue_from(first.job.run_dir)
-    changed = second.job.model_copy(update={"continues": stands.model_copy(update={"adapter_sha256": "0" * 64})})
+def test_rejects_an_adapter_that_differs_from_the_end_of_the_run(tmp_path: Path, first: PreparedRun) -> None:
+    second = _continue_run(first, tmp_path / "second")
+    continued = continue_from(first.job.run_dir)
+    changed = second.job.model_copy(update={"continues": continued.model_copy(update={"adapter_sha256": "0" * 64})})
     with pytest.raises(RefusedError, match="changed since it was trained"):
         _train_job(changed)
-    fewer = _fewer_matrices(stands, tmp_path / "fewer.safetensors")
+    fewer = _drop_matrix(continued, tmp_path / "fewer.safetensors")
     with pytest.raises(RefusedError, match=r"has 27 matrices, but the recipe needs 28\. Continue with the recipe"):
         _train_job(second.job.model_copy(update={"continues": fewer}))
 
@@ -153,12 +153,12 @@ def _train_job(job: Any) -> None:
     train(job)
 
 
-def _fewer_matrices(stands: Continued, path: Path) -> Continued:
+def _drop_matrix(continued: Continued, path: Path) -> Continued:
     from safetensors.torch import save_file  # noqa: PLC0415 - comes with the deep learning stack
 
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - beside its use
 
-    values = _values(stands.adapter.parent)
+    values = _load_values(continued.adapter.parent)
     values.pop(min(values))
     save_file(values, path)
-    return stands.model_copy(update={"adapter": path, "adapter_sha256": digest_of(path)})
+    return continued.model_copy(update={"adapter": path, "adapter_sha256": digest_of(path)})

@@ -1,4 +1,4 @@
-"""The parts of a model that are replaced on a CPU compute what they replace."""
+"""Parts of a model that are replaced on a CPU compute the same results."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -20,7 +20,7 @@ from mens_pipeline.training.cpu_kernels import (
     token_losses,
     use_causal_products,
 )
-from mens_pipeline_tests.training.test_cpu_path import adapted
+from mens_pipeline_tests.training.test_cpu_path import load_adapted
 
 
 def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -36,7 +36,7 @@ def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tens
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: float, bias: float) -> None:
-    """Of more positions than are scored at once, each with a weight of its own; and without gradients as well."""
+    """For more positions than are scored at once, each with its own weight; also without gradients."""
     torch.manual_seed(1)
     head = torch.nn.Linear(16, 300, bias=bool(bias), dtype=dtype).requires_grad_(requires_grad=False)
     hidden, wanted = torch.randn(300, 16, dtype=dtype, requires_grad=True), torch.randint(300, (300,))
@@ -53,8 +53,8 @@ def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: f
 
 
 @pytest.mark.parametrize(("certainty", "is_sparse"), [(20.0, True), (0.0, False)])
-def test_tokens_that_no_position_expects_are_left_out_of_a_gradient(certainty: float, is_sparse: bool) -> None:  # noqa: FBT001 - of the test
-    """Unless all are as unlikely: with 200,000 tokens, each of them has a share that is left out elsewhere."""
+def test_a_gradient_leaves_out_improbable_tokens(certainty: float, is_sparse: bool) -> None:  # noqa: FBT001 - of the test
+    """Unless all of the 200,000 tokens are equally improbable."""
     torch.manual_seed(1)
     shares = torch.full((3, 200_000), 1 / 200_000)
     shares[:, :40] += certainty
@@ -68,7 +68,7 @@ def test_tokens_that_no_position_expects_are_left_out_of_a_gradient(certainty: f
 
 
 class _Fused:
-    """A trainer of the library, whose optimizer writes without telling autograd."""
+    """A trainer of the library, whose fused optimizer changes weights without notifying autograd."""
 
     trained: Sequence[torch.nn.Parameter]
 
@@ -96,7 +96,7 @@ def test_a_fused_layer_follows_its_adapter(
     tiny_base: Path, make: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer]
 ) -> None:
     """A copy of the adapter in low precision that outlived an optimizer step would train on old weights."""
-    model = adapted(tiny_base, torch.float32)
+    model = load_adapted(tiny_base, torch.float32)
     ids = torch.arange(24).reshape(1, 24)
     twin = deepcopy(model)
     fuse_adapters(model, torch.float32)
@@ -111,8 +111,8 @@ def test_a_fused_layer_follows_its_adapter(
     assert (after - before).abs().max() > 1e-2
 
 
-def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path) -> None:
-    model = adapted(tiny_base, torch.float32)
+def test_padding_on_the_right_does_not_change_a_row(tiny_base: Path) -> None:
+    model = load_adapted(tiny_base, torch.float32)
     use_causal_products(model)
     row = torch.arange(12).reshape(1, 12)
     padded = torch.cat([row, torch.full((1, 5), 7)], dim=1)
@@ -121,8 +121,8 @@ def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path)
     torch.testing.assert_close(beside[:, :12], alone)
 
 
-def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
-    model = adapted(tiny_base, torch.float32)
+def test_the_shared_beginning_of_rows_is_computed_once(tiny_base: Path) -> None:
+    model = load_adapted(tiny_base, torch.float32)
     use_causal_products(model)
     ids = torch.arange(5 * 16).reshape(5, 16) % 200
     ids[:, :6] = ids[0, :6]
@@ -145,8 +145,8 @@ def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "number"), [([[1, 2, 3]], 0), ([[1, 2, 3], [1, 2, 3]], 0), ([[1, 2, 3], [1, 4, 3]], 1), ([[1], [2]], 0)]
 )
-def test_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
-    """None of one row alone; and rows that are the same in all but the last token are not taken apart."""
+def test_counts_the_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
+    """A single row shares none, nor do rows that do not differ before their last token."""
     assert num_shared(torch.tensor(rows)) == number
 
 

@@ -19,8 +19,8 @@ from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:
-    """Its losses, the gradient of every matrix of the adapter, and what an optimizer makes of them."""
+def test_a_step_equals_that_of_the_libraries(name: str, tmp_path: Path) -> None:
+    """Losses, the gradient of every matrix of the adapter, and the matrices after an optimizer step."""
     (losses, before), (found, after) = _two_steps(write_architecture(tmp_path, name), torch.float32)
 
     assert losses.mean() > 1
@@ -34,13 +34,13 @@ def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "in_eight_bits"), [(torch.bfloat16, False), (torch.float32, True)])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_in_fewer_bits_a_step_is_that_of_the_libraries_to_rounding(
+def test_a_step_in_fewer_bits_equals_that_of_the_libraries_up_to_rounding(
     name: str,
     dtype: torch.dtype,
     in_eight_bits: bool,  # noqa: FBT001 - of the test
     tmp_path: Path,
 ) -> None:
-    """Gradients all together: those of a matrix that hardly matters are noise, in theirs as in ours."""
+    """Gradients are compared together: those of a matrix with little influence are noise in both."""
     (losses, before), (found, after) = _two_steps(
         write_architecture(tmp_path, name), dtype, in_eight_bits=in_eight_bits
     )
@@ -51,7 +51,7 @@ def test_in_fewer_bits_a_step_is_that_of_the_libraries_to_rounding(
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "said"),
+    ("name", "fields", "described"),
     [
         ("llama", {}, "by products"),
         ("qwen2", {}, "by products"),
@@ -63,13 +63,13 @@ def test_in_fewer_bits_a_step_is_that_of_the_libraries_to_rounding(
         ("qwen3_5_text", {}, "by transformers, for qwen3_5_text"),
     ],
 )
-def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
-    name: str, fields: dict[str, Any], said: str, tmp_path: Path
+def test_leaves_attention_that_is_more_than_causal_to_the_libraries(
+    name: str, fields: dict[str, Any], described: str, tmp_path: Path
 ) -> None:
-    model = adapted(write_architecture(tmp_path, name, **fields), torch.float32)
+    model = load_adapted(write_architecture(tmp_path, name, **fields), torch.float32)
 
-    assert replace_slow_parts(model, torch.float32).endswith(f"; attention {said}")
-    assert (model.get_base_model().config._attn_implementation == "sdpa") == ("transformers" in said)  # noqa: SLF001 - where the library keeps it
+    assert replace_slow_parts(model, torch.float32).endswith(f"; attention {described}")
+    assert (model.get_base_model().config._attn_implementation == "sdpa") == ("transformers" in described)  # noqa: SLF001 - where the library keeps it
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
         ({"use_rslora": True}, None),
     ],
 )
-def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
+def test_leaves_layers_that_cannot_be_fused_to_the_libraries(
     options: dict[str, Any], reason: str | None, tmp_path: Path
 ) -> None:
-    plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32, **options)
+    plain = load_adapted(write_architecture(tmp_path, "qwen2"), torch.float32, **options)
     fast = deepcopy(plain)
     layers = fuse_adapters(fast, torch.float32)
     (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
@@ -95,9 +95,9 @@ def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
     assert all(_distance(after[matrix][0], gradient) < 1e-4 for matrix, (gradient, _) in before.items())
 
 
-def test_other_layers_and_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
+def test_leaves_other_layers_and_several_adapters_to_the_libraries(tmp_path: Path) -> None:
     base = write_architecture(tmp_path, "llama")
-    whole, several = (adapted(base, torch.float32, quantization=held) for held in ("bf16", "nf4"))
+    whole, several = (load_adapted(base, torch.float32, quantization=quantization) for quantization in ("bf16", "nf4"))
     several.add_adapter("other", several.peft_config["default"])
 
     assert replace_slow_parts(whole, torch.float32).startswith(
@@ -106,8 +106,8 @@ def test_other_layers_and_several_adapters_are_left_to_the_libraries(tmp_path: P
     assert "PEFT computes 14 with several adapters" in replace_slow_parts(several, torch.float32)
 
 
-def test_a_fused_layer_whose_adapter_is_off_computes_the_base(tmp_path: Path) -> None:
-    plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32)
+def test_a_fused_layer_with_a_disabled_adapter_computes_the_base(tmp_path: Path) -> None:
+    plain = load_adapted(write_architecture(tmp_path, "qwen2"), torch.float32)
     fast = deepcopy(plain)
     replace_slow_parts(fast, torch.float32)
     with fast.disable_adapter(), plain.disable_adapter():
@@ -117,8 +117,8 @@ def test_a_fused_layer_whose_adapter_is_off_computes_the_base(tmp_path: Path) ->
     assert (fast_losses(fast, padded_batch()) - found).abs().max() > 0.1
 
 
-def adapted(folder: Path, dtype: torch.dtype, quantization: str = "nf4", **options: Any) -> Any:
-    """A model with an adapter of some options, which is not the zero that training starts from."""
+def load_adapted(folder: Path, dtype: torch.dtype, quantization: str = "nf4", **options: Any) -> Any:
+    """Load a model with an adapter, whose weights are not the zeros that training starts from."""
     from peft import get_peft_model
 
     recipe = Recipe(lora_r=4, lora_alpha=8, quantization=quantization)
@@ -136,7 +136,7 @@ def adapted(folder: Path, dtype: torch.dtype, quantization: str = "nf4", **optio
 
 
 def padded_batch() -> dict[str, torch.Tensor]:
-    """Three rows that begin alike and end apart, padded on the right, with labels behind what they share."""
+    """Three rows with a shared beginning, padded on the right, with labels after that beginning."""
     torch.manual_seed(2)
     ids = torch.randint(200, (3, 24))
     ids[:, :6] = ids[0, :6]
@@ -161,7 +161,7 @@ def fast_losses(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def _step(
     model: Any, compute: Callable[[Any, Any], torch.Tensor]
 ) -> tuple[torch.Tensor, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
-    """Losses; and by its name the gradient of each trained parameter, and its value after an optimizer step."""
+    """Return losses, and by name the gradient of each trained parameter and its value after an optimizer step."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     is_low = model.get_base_model().dtype == torch.bfloat16
     torch.manual_seed(3)
@@ -173,8 +173,8 @@ def _step(
 
 
 def _two_steps(base: Path, dtype: torch.dtype, *, in_eight_bits: bool = False) -> Any:
-    """A step of the libraries, and one of ours."""
-    plain = adapted(base, dtype)
+    """Run a step of the libraries, and one of ours."""
+    plain = load_adapted(base, dtype)
     fast = deepcopy(plain)
     replace_slow_parts(fast, dtype, in_eight_bits=in_eight_bits)
     return _step(plain, plain_losses), _step(fast, fast_losses)

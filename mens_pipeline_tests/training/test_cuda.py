@@ -1,4 +1,4 @@
-"""Training on a GPU; skipped where there is none."""
+"""Training on a GPU; skipped if there is none."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import left_by, prepare_fast
+from mens_pipeline_tests.training.runs import prepare_fast, result_of
 from mens_pipeline_tests.training.tiny_base import write_tiny_base, write_tiny_hybrid
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
@@ -31,7 +31,7 @@ def wide_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def _train(run: PreparedRun, stop_at: int | None = None) -> int:
-    """Train in a process of its own; killed without a warning once its log tells of a step."""
+    """Train in a separate process; kill it without a warning once its log reports a step."""
     log = run.job.run_dir / TELEMETRY
 
     def poll() -> None:
@@ -46,31 +46,31 @@ class _KilledError(Exception):
 
 
 @pytest.mark.seed_row(12, 56)
-@pytest.mark.parametrize("held", ["nf4", "bf16"])
-def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path, held: str) -> None:
-    """AdamW in float32, activations computed again: every matrix changes, in float32, and the base does not."""
+@pytest.mark.parametrize("quantization", ["nf4", "bf16"])
+def test_a_gpu_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path, quantization: str) -> None:
+    """AdamW in float32, activations recomputed: every matrix changes, in float32, and the base does not."""
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
-    fields = {**_RECIPE, "quantization": held, "bnb_4bit_compute_dtype": "auto", "checkpoint_every_n_layers": 1}
+    fields = {**_RECIPE, "quantization": quantization, "bnb_4bit_compute_dtype": "auto", "checkpoint_every_n_layers": 1}
     run = prepare_fast(wide_base, tmp_path, choice=DeviceChoice.CUDA, **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    result = left_by(run)
+    result = result_of(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
     assert checkpoint is not None
     moments = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=False)["state"].values()
     adapter = load_file(run.job.run_dir / ADAPTER / "adapter_model.safetensors")
 
     assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
-    assert result["computed_by"].endswith(f"base in {held}, layers recomputed: all")
+    assert result["computed_by"].endswith(f"base in {quantization}, layers recomputed: all")
     assert result["num_changed_matrices"] == result["num_adapter_matrices"] > 0
     assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
     assert {state["exp_avg_sq"].dtype for state in moments} == {torch.float32}
 
 
 @pytest.mark.seed_row(56)
-def test_a_card_holds_its_base_in_nf4_with_double_quantisation(wide_base: Path, tmp_path: Path) -> None:
-    """By name, in every adapted layer: four bits of NormalFloat, and scales that are quantised as well."""
+def test_a_gpu_holds_its_base_in_nf4_with_double_quantisation(wide_base: Path, tmp_path: Path) -> None:
+    """In every adapted layer: four bits of NormalFloat, and scales that are quantised as well."""
     import torch
     from bitsandbytes.nn import Linear4bit
 
@@ -84,8 +84,8 @@ def test_a_card_holds_its_base_in_nf4_with_double_quantisation(wide_base: Path, 
     assert {(state.quant_type, state.nested) for state in states} == {("nf4", True)}
 
 
-def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -> None:
-    """The first step, before anything is learnt: the library's loss there is ours here, row weights and all."""
+def test_a_gpu_computes_the_loss_of_a_cpu(wide_base: Path, tmp_path: Path) -> None:
+    """In the first step, before anything is learnt: the library's loss there equals ours here, with row weights."""
     fields = {**_RECIPE, "max_steps": 1, "bnb_4bit_compute_dtype": "float32"}
     weights: dict[str, Any] = {
         "trajectory_weighting": True,
@@ -98,14 +98,14 @@ def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -
     }
     for run in runs.values():
         assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    (card,), (cpu,) = (list(steps_of(run.job.run_dir / TELEMETRY)) for run in runs.values())
+    (gpu,), (cpu,) = (list(steps_of(run.job.run_dir / TELEMETRY)) for run in runs.values())
 
-    assert card["loss"] == pytest.approx(cpu["loss"], rel=1e-3)
-    assert card["grad_norm"] == pytest.approx(cpu["grad_norm"], rel=2e-2)
+    assert gpu["loss"] == pytest.approx(cpu["loss"], rel=1e-3)
+    assert gpu["grad_norm"] == pytest.approx(cpu["grad_norm"], rel=2e-2)
 
 
-def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: Path) -> None:
-    """From its newest checkpoint, moments and all, to the end of the plan; its losses are those of an untouched run."""
+def test_a_killed_run_on_a_gpu_resumes_at_its_checkpoint(wide_base: Path, tmp_path: Path) -> None:
+    """From its newest checkpoint, with moments, to the end of the plan; its losses are those of an untouched run."""
     untouched, killed = (
         prepare_fast(wide_base, tmp_path / name, choice=DeviceChoice.CUDA, **_RECIPE)
         for name in ("untouched", "killed")
@@ -117,7 +117,7 @@ def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: 
     assert _train(killed) == ExitCode.DONE
     losses = [[step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)] for run in (untouched, killed)]
 
-    assert left_by(killed)["num_steps"] == left_by(untouched)["num_steps"]
+    assert result_of(killed)["num_steps"] == result_of(untouched)["num_steps"]
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)
 
 
@@ -133,10 +133,10 @@ def _qwen_4b(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("write_base", [_llama_1b, _qwen_4b], ids=["Llama-3.2-1B", "Qwen3.5-4B"])
-def test_a_card_needs_the_memory_that_was_estimated(
+def test_a_gpu_needs_the_estimated_memory(
     tmp_path: Path, write_base: Callable[[Path], Path], record_property: Callable[[str, object], None]
 ) -> None:
-    """Four layers as wide as those, 8,192 tokens at once: no more than the estimate, and no less than half of it."""
+    """Four layers of these widths, 8,192 tokens at once: between half of the estimate and 1.25 times it."""
     base = write_base(tmp_path / "base")
     fields = {**_RECIPE, "max_length": 2048, "max_tokens_per_batch": 8192, "per_device_train_batch_size": 256}
     run = prepare_fast(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
@@ -150,7 +150,7 @@ def test_a_card_needs_the_memory_that_was_estimated(
     assert estimate / 2 < peak < 1.25 * estimate
 
 
-def test_two_cards_train_the_adapter_of_one(
+def test_two_gpus_train_the_adapter_of_one(
     wide_base: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     import torch

@@ -1,4 +1,4 @@
-"""Which rows are shown, which measure, which are left out and why."""
+"""Rows that train, rows that measure the loss, and rows that are left out with a reason."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -57,8 +57,8 @@ def test_categories_match_by_part() -> None:
     assert len(_examples(pairs, category_filter=("agent", "mcp")).train) == len(agents)
 
 
-def test_a_row_at_the_border_is_shown() -> None:
-    """Of difficulty and of length."""
+def test_a_row_at_a_limit_is_shown() -> None:
+    """Limits of difficulty and of length."""
     pair = _pair(response="let x = 1\n" * 9)
     (example,) = _examples([pair]).train
 
@@ -83,7 +83,7 @@ def _prompts(examples: Examples, pairs: Iterable[TrainingPair]) -> set[str]:
 
 
 def test_whole_files_measure_the_loss() -> None:
-    """All rows of a file stand on one side, about the share of the files on the one that does not train."""
+    """All rows of a file either train or measure; about the requested share of files measures."""
     rows = _rows(60, 3)
     examples = _examples(rows, validation_split_ratio=0.2)
     measuring = _prompts(examples, rows)
@@ -107,7 +107,7 @@ def test_the_seed_decides_which_files_measure() -> None:
 
 
 @pytest.mark.parametrize("pairs", [[_pair()] * 40, _rows(40, 1, SourceKind.SYNTHETIC)])
-def test_rows_of_no_file_always_train(pairs: list[TrainingPair]) -> None:
+def test_rows_without_a_file_always_train(pairs: list[TrainingPair]) -> None:
     assert len(_examples(pairs, validation_split_ratio=0.49).train) == len(pairs)
 
 
@@ -132,7 +132,7 @@ def test_the_account_counts_rows_and_tokens() -> None:
     none: Any = ()
     assert Examples(train=none, columns=build_columns(())).account()["longest"] == 0
     examples.kept -= 1
-    assert examples.num_lost, "what disappears is noticed"
+    assert examples.num_lost, "a lost row is noticed"
 
 
 _PAIRS = st.builds(
@@ -147,7 +147,7 @@ _PAIRS = st.builds(
 
 @given(st.lists(_PAIRS, max_size=20), st.integers(0, 9))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_nothing_disappears(pairs: list[TrainingPair], seed: int) -> None:
+def test_no_row_is_lost(pairs: list[TrainingPair], seed: int) -> None:
     options: dict[str, Any] = {"seed": seed, "category_filter": ("actor",), "max_length": 100, "max_difficulty": 8}
     examples = _examples(pairs, validation_split_ratio=0.3, **options)
     shown = sorted([*examples.train, *examples.validation], key=repr)

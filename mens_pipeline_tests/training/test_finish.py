@@ -1,4 +1,4 @@
-"""What becomes of a run when its process has ended."""
+"""The end of a run after its process has ended."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ _SHOWN = r"\. .*The end of its log \(.*child\.log\):\n\.+.\nRuntimeError: no mor
 
 
 @pytest.mark.parametrize(
-    ("code", "left", "said"),
+    ("code", "files", "message"),
     [
         (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the command again; it reuses finished work"),
         (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
@@ -47,13 +47,13 @@ _SHOWN = r"\. .*The end of its log \(.*child\.log\):\n\.+.\nRuntimeError: no mor
         (ExitCode.CRASHED, {}, r"the training process ended with exit code 1\. The end of its log .*:\n$"),
         (ExitCode.DONE, {}, r"the training process wrote no result\.json\. Run the command again"),
     ],
-    ids=["interrupted", "refused", "crashed", "of another code", "killed", "nothing said", "no result"],
+    ids=["interrupted", "refused", "crashed", "other code", "killed", "empty log", "no result"],
 )
-def test_a_run_that_is_not_complete_says_why(run: PreparedRun, code: int, left: dict[str, str], said: str) -> None:
-    """The last words are cut, and may be no text."""
-    for name, text in left.items():
+def test_an_incomplete_run_gives_its_reason(run: PreparedRun, code: int, files: dict[str, str], message: str) -> None:
+    """The end of the log is cut, and may contain bytes that are not text."""
+    for name, text in files.items():
         (run.job.run_dir / name).write_text(text, errors="surrogateescape")
-    with pytest.raises(RefusedError, match=f"(?s){said}"):
+    with pytest.raises(RefusedError, match=f"(?s){message}"):
         finish_run(run, "0123abcd", code)
 
     assert not (run.job.run_dir / "training_manifest.json").exists()

@@ -40,7 +40,7 @@ def test_a_base_that_is_worse_than_chance_is_refused(tmp_path: Path) -> None:
 
 
 def test_layers_that_peft_computes_keep_their_weights(tiny_base: Path, tmp_path: Path) -> None:
-    """A CPU fuses none with dropout, and bitsandbytes packs what is evaluated there: it would not be what trained."""
+    """With dropout a CPU fuses no layer, and bitsandbytes would evaluate packed weights, which did not train."""
     run = prepare_fast(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2, lora_dropout=0.1)
     result = train_here(run)
 

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped and taken up again end with the adapter they would have had."""
+"""Runs that are killed or stopped, and then resumed, end with the adapter of an untouched run."""
 
 import os
 import signal
@@ -34,14 +34,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely", "fork
 
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The adapter of a run that nobody touched."""
+    """The adapter of an untouched run."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), **_FIELDS)
     assert do_alone(run.job.path) == ExitCode.DONE
     return weights_of(run)
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
-    """SIGKILL in the middle of a step or a checkpoint, again and again, with dropout: the same adapter, bit for bit."""
+def test_a_killed_run_resumes_to_the_same_adapter(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+    """Killed twice in the middle of a step or a checkpoint, with dropout: the same adapter, bit for bit."""
     run = prepare_fast(tiny_base, tmp_path, **_FIELDS)
     for _ in range(2):
         assert run_signalled(run, signal_at=steps_told(run) + 2) == -signal.SIGKILL
@@ -50,8 +50,8 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tiny_base: Path, tmp_pa
     assert weights_of(run) == uninterrupted
 
 
-def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
-    """SIGTERM: exit code 143, a whole checkpoint though none was due, and then the same adapter."""
+def test_a_terminated_run_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+    """SIGTERM: exit code 143, a complete checkpoint although none was due, and then the same adapter."""
     run = prepare_fast(tiny_base, tmp_path, **{**_FIELDS, "save_steps": 1000})
     assert run_signalled(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
     assert newest_checkpoint(run.job.run_dir) is not None
@@ -60,8 +60,8 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_pa
     assert weights_of(run) == uninterrupted
 
 
-def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
-    """Whatever the clock says, before its process, while that trains, and after it: the same adapter, bit for bit."""
+def test_a_folder_in_use_is_never_pruned(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+    """Whatever the clock says, before, during and after the training process: the same adapter, bit for bit."""
     store, pruned = ArtifactStore(tmp_path / "store"), list[int]()
     into = partial(work_folder, store, Kind.QLORA_ADAPTER)
     run = prepare_fast(tiny_base, tmp_path, into=into, **_FIELDS)
@@ -86,8 +86,8 @@ def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, unint
     assert len(pruned) > 2
 
 
-def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
-    """It holds its folder by itself, as long as it lives: those who started it may be gone."""
+def test_ending_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
+    """The child itself locks its folder as long as it lives: its parent may be gone."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
     children: list[int] = []
 

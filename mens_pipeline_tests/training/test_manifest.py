@@ -1,4 +1,4 @@
-"""What is written beside an adapter."""
+"""The manifest beside an adapter."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> di
 
 
 @pytest.mark.seed_row(13, 15, 56, 58)
-def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
+def test_the_manifest_contains_everything_that_determines_the_adapter(run: PreparedRun) -> None:
     manifest = _manifest(run)
 
     assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (8, "qlora", "hf")
@@ -63,8 +63,8 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     assert json.loads(json.dumps(manifest)) == manifest
 
 
-def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
-    """Every row at a cursor has the prefix first; a run that goes on from an older one keeps to its order."""
+def test_rows_at_a_cursor_have_the_order_of_the_pretraining(tmp_path: Path) -> None:
+    """A base that was pretrained with the prefix first keeps it; a continued run keeps the order of the earlier one."""
     base = write_folder(tmp_path / "base", special=(IM_START, IM_END, *FIM_MARKS))
     holes = [
         TrainingPair(
@@ -97,7 +97,7 @@ def test_an_adapter_is_named_after_the_commit(run: PreparedRun, vcs_sha: str | N
     assert (manifest["name"], manifest["vcs_sha"]) == (name, vcs_sha)
 
 
-def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_path: Path) -> None:
+def test_reads_the_sources_of_a_train_set_from_the_report_beside_it(run: PreparedRun, tmp_path: Path) -> None:
     train = tmp_path / "train.jsonl"
     train.write_bytes(run.job.train_path.read_bytes())
     sources = [

@@ -15,23 +15,23 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A device that is tried as a GPU is, and runs out of memory on more rows than the list holds as its one number."""
+    """A device that runs out of memory on more rows than the only number of this list, and is tried like a GPU."""
     from mens_pipeline.training.sft import PlannedTrainer  # noqa: PLC0415 - loads the deep learning stack
 
     most, made, computed = [8], PlannedTrainer.__init__, PlannedTrainer.compute_loss
 
-    def tried(self: Any, *arguments: Any, **named: Any) -> None:
+    def init_untried(self: Any, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
         self.num_parts = 0
 
-    def limited(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **named: Any) -> Any:
+    def compute_limited(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **named: Any) -> Any:
         loss = computed(self, model, inputs, *arguments, **named)
         if model.training and len(inputs["input_ids"]) > most[0]:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         return loss
 
-    monkeypatch.setattr(PlannedTrainer, "__init__", tried)
-    monkeypatch.setattr(PlannedTrainer, "compute_loss", limited)
+    monkeypatch.setattr(PlannedTrainer, "__init__", init_untried)
+    monkeypatch.setattr(PlannedTrainer, "compute_loss", compute_limited)
     return most
 
 
@@ -58,7 +58,7 @@ def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, sma
 def test_memory_that_runs_out_later_ends_the_run(
     tiny_base: Path, tmp_path: Path, small_memory: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message names the step, its rows and the missing memory; the same command goes on."""
+    """The message names the step, its rows and the missing memory; the same command resumes."""
     run = prepare_fast(tiny_base, tmp_path, number=8, max_steps=2)
     small_memory[0] = 1
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The order of a run."""
+"""The order of rows in a run."""
 
 from collections import Counter
 from itertools import pairwise
@@ -64,7 +64,7 @@ def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: BatchPlan) -> lis
 @given(_ROWS, _RECIPES | _CURRICULA)
 @_CHECKED
 def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """Of a curriculum those that are easy enough, from easy to hard."""
+    """In a curriculum only those that are easy enough, from easy to hard."""
     plan = _plan(rows, recipe)
 
     for epoch, batches in enumerate(_epochs(rows, recipe, plan)):
@@ -78,9 +78,9 @@ def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe
 @given(_ROWS, _RECIPES | _CURRICULA, st.integers(1, 30))
 @_CHECKED
 def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], recipe: Recipe, max_steps: int) -> None:
-    """Neither in rows nor, with its padding, in tokens, of the device and of the step; a single row stands alone.
+    """Limits hold for rows and, with padding, for tokens of device and step; a single row may exceed them.
 
-    Updates are micro-batches by the accumulation, and the same arguments give the same order.
+    The accumulation decides the number of updates, and the same arguments give the same order.
     """
     plan, accumulated = _plan(rows, recipe), recipe.accumulation
     cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
@@ -115,7 +115,7 @@ def test_the_order_is_the_same_on_every_machine() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5, 255, 256, 257, 1000])
-def test_numbers_are_shuffled_as_python_does(number: int) -> None:
+def test_shuffles_numbers_as_python_does(number: int) -> None:
     ours, theirs = (Random("1:2") for _ in range(2))  # noqa: S311 - reproducible numbers, no secret
     rows, listed = np.arange(number, dtype=np.uint32), list(range(number))
     shuffle(rows, ours)
@@ -125,8 +125,8 @@ def test_numbers_are_shuffled_as_python_does(number: int) -> None:
     assert ours.random() == theirs.random()
 
 
-def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
-    """It is read where it was made; another recipe, other rows and a damaged file make another one."""
+def test_a_plan_is_cached_beside_the_rows(tmp_path: Path) -> None:
+    """Another recipe, other rows and a damaged file need a new plan."""
     rows = build_columns([Row(length, difficulty) for length in range(1, 40) for difficulty in (2, 5)])
     recipe = Recipe(num_train_epochs=2, max_steps=9, max_length=64)
     found = plan_examples(tmp_path, rows, recipe)
@@ -148,7 +148,7 @@ def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
     assert plan_examples(tmp_path, rows, recipe) == plan_run(rows, recipe)
 
 
-def test_a_budget_brings_rows_of_one_length_together() -> None:
+def test_a_token_budget_groups_rows_of_similar_length() -> None:
     rows = [(length, 5) for length in range(1, 129)]
     recipe = Recipe(max_length=128, max_tokens_per_batch=256, per_device_train_batch_size=64, num_train_epochs=1)
     batches = _plan(rows, recipe).batches
@@ -182,13 +182,13 @@ def test_a_budget_brings_rows_of_one_length_together() -> None:
 def test_a_step_is_divided_among_micro_batches_and_devices(
     fields: dict[str, int], expected: tuple[int, int | None, int]
 ) -> None:
-    """Into as many as fit a device, one for each at least; the accumulation that a person sets wins over the tokens."""
+    """Into as many as fit a device, at least one for each; an explicit accumulation wins over the tokens."""
     recipe = Recipe.model_validate(fields)
 
     assert (recipe.accumulation, recipe.tokens_at_once, recipe.rows_at_once) == expected
 
 
-def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
+def test_a_token_budget_keeps_the_order_of_a_curriculum() -> None:
     rows = [(50, 2), (10, 9), (10, 2), (50, 9)]
     recipe = Recipe(
         max_length=64, max_tokens_per_batch=64, curriculum=True, curriculum_max_difficulty=(10,), num_train_epochs=1
@@ -198,8 +198,8 @@ def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
 
 
 @pytest.mark.parametrize(("epochs", "hardest"), [(1, [9]), (2, [6, 9]), (3, [3, 6, 9]), (4, [3, 6, 9, 9])])
-def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest: list[int]) -> None:
-    """It holds for all epochs after it; without a curriculum the difficulty of the recipe does."""
+def test_a_run_of_few_epochs_still_reaches_the_last_stage(epochs: int, hardest: list[int]) -> None:
+    """The last stage holds for all later epochs; without a curriculum the difficulty of the recipe holds."""
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=epochs)
 
     assert [find_hardest(epoch, recipe) for epoch in range(epochs)] == hardest
@@ -207,8 +207,8 @@ def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest:
     assert find_hardest(0, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
 
 
-def test_rows_of_like_lengths_come_together() -> None:
-    """Without a budget of tokens too, where a micro-batch has more than one row: nothing is padded here."""
+def test_micro_batches_have_rows_of_similar_length() -> None:
+    """Also without a budget of tokens: nothing is padded here."""
     rows = [(length, 1) for length in (5, 90, 5, 90, 5, 90, 5, 90)]
     plan = _plan(rows, Recipe(per_device_train_batch_size=4, num_train_epochs=1))
 
@@ -222,7 +222,7 @@ def test_no_rows_make_no_updates() -> None:
     assert _plan([(9, 5), (9, 6)], curriculum) == BatchPlan(batches_of(), 0, (2, 2))
 
 
-def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
+def test_a_curriculum_shows_easy_rows_in_more_epochs() -> None:
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=3)
     plan = _plan([(9, 2), (9, 5), (9, 8), (9, 10)], recipe)
 
@@ -230,8 +230,8 @@ def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
     assert plan.num_skipped == (3, 2, 1)
 
 
-def test_rare_categories_gain_what_frequent_ones_lose() -> None:
-    """With 90 rows of one and 10 of another, the square root asks for shares of three to one; zero for equal ones."""
+def test_rare_categories_gain_the_share_that_frequent_ones_lose() -> None:
+    """With 90 rows of one and 10 of another, the square root gives shares of three to one, and zero equal ones."""
     rows = [Row(1, 1, "function" if row < 90 else "form") for row in range(100)]
     recipe = Recipe(category_alpha=0.5, num_train_epochs=200, per_device_train_batch_size=1)
 
@@ -252,7 +252,7 @@ _KINDS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10), st.sampled_
     st.sampled_from([{}, {"a": 0.5, "b": 0.2}]),
 )
 @_CHECKED
-def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
+def test_a_continued_run_shows_the_rows_of_an_uninterrupted_one(
     rows: list[tuple[int, int, str]], recipe: Recipe, part: float, shares: dict[str, float]
 ) -> None:
     recipe = recipe.model_copy(update={"token_shares": shares})
@@ -264,6 +264,6 @@ def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
 
     assert [*whole.batches[:num_shown], *rest.batches][: len(whole.batches)] == [*whole.batches]
     assert len(rest.num_skipped) == MOST_PASSES * recipe.num_train_epochs
-    # Twice on, and once as far: the same rows.
+    # A run that is one batch further shows the same rows.
     twice = plan_of(examples, recipe, continued_at(num_shown + 1))
     assert twice.batches[: len(rest.batches) - 1] == rest.batches[1:]

@@ -1,4 +1,4 @@
-"""What is looked at before any weight is loaded."""
+"""Checks before any weight is loaded."""
 
 import importlib.metadata
 import re
@@ -55,9 +55,9 @@ def _examples(number: int, **counts: Any) -> Examples:
 
 
 def test_memory_is_estimated_from_sizes() -> None:
-    """The base in 4.5 bits but for its embeddings, the adapter with its optimiser, activations and logits.
+    """The base in 4.5 bits except its embeddings, the adapter with its optimiser, activations and logits.
 
-    It grows with the rank, tokens and the width of values; logits are never of more than a few thousand positions.
+    It grows with rank, tokens and the width of values; logits never cover more than a few thousand positions.
     """
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
     memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"), layer=0)
@@ -79,10 +79,10 @@ def test_memory_is_estimated_from_sizes() -> None:
 @pytest.mark.parametrize(
     ("every_n", "widths"), [(None, 2 * 32 + 34), (1, 2 * 32 + 34), (2, 2 * 16 + 17 * 34), (0, 32 * 34)]
 )
-def test_layers_that_keep_their_activations_need_room(every_n: int | None, widths: int) -> None:
-    """All of a layer that does not compute again; of those that do, their inputs, and all of one at a time.
+def test_layers_that_keep_their_activations_need_memory(every_n: int | None, widths: int) -> None:
+    """All activations of layers that do not recompute; of the others the inputs, and all of one layer at a time.
 
-    On a card they all do, if nobody says how many, so that many layers need little more than one.
+    On a GPU all recompute by default, so that many layers need little more than one.
     """
     base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
     recipe = Recipe(checkpoint_every_n_layers=every_n)
@@ -112,8 +112,8 @@ _SHAPES = {
 
 
 @pytest.mark.parametrize("name", [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb])
-def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
-    """With Qwen3.5-4B and without its kernels: its largest micro-batch, with the margin that preflight asks for."""
+def test_every_preset_fits_the_gpu_that_selects_it(name: str) -> None:
+    """With Qwen3.5-4B and without its kernels: its largest micro-batch, with the margin that preflight requires."""
     preset = load_named(PRESETS)[name]
     assert preset.min_vram_gb is not None
     base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_parameters=4_205_000_000)
@@ -129,16 +129,16 @@ def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", _SHAPES)
-def test_a_layer_keeps_what_is_estimated(name: str) -> None:
-    """Within a tenth of what autograd saves of a token, on one layer of real width with an adapter, under autocast."""
+def test_a_layer_saves_the_estimated_bytes(name: str) -> None:
+    """Within a tenth of the bytes that autograd saves for a token, on one layer of real width with an adapter."""
     shape = _SHAPES[name]
-    measured = _saved_bytes(shape, num_tokens=128)
+    measured = _measure_saved_bytes(shape, num_tokens=128)
 
     assert layer_bytes(shape, has_kernels=False) == pytest.approx(measured, rel=0.1)
 
 
-def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
-    """Bytes of a token that one layer saves for its gradients, weights left out."""
+def _measure_saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
+    """Measure the bytes that one layer saves for the gradients of a token, without weights."""
     import torch
     from peft import get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -168,8 +168,8 @@ def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
     return float(sum(storage.nbytes() for storage in saved.values())) / num_tokens
 
 
-def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: Path) -> None:
-    """There the loss takes them as the head gives them; a scale of one changes nothing."""
+def test_a_model_that_scales_its_logits_does_not_train_on_a_cpu(tmp_path: Path) -> None:
+    """On a CPU the loss uses unscaled logits; a scale of one changes nothing."""
     plain = described_base(write_folder(tmp_path / "plain", logit_scale=1.0, final_logit_softcapping=None))
     scaled = described_base(write_folder(tmp_path / "scaled", logits_scaling=8.0))
     check_logits(plain, "cpu")
@@ -180,9 +180,9 @@ def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: 
 
 
 def test_control_tokens_must_be_one_id_each() -> None:
-    knowing, other = Encoder(), Encoder(special=(IM_START,))
+    chatml, other = Encoder(), Encoder(special=(IM_START,))
 
-    assert check_tokenizer(knowing, Path("base")) == knowing.id_of(IM_END)
+    assert check_tokenizer(chatml, Path("base")) == chatml.id_of(IM_END)
 
     with pytest.raises(
         RefusedError,
@@ -192,7 +192,7 @@ def test_control_tokens_must_be_one_id_each() -> None:
 
 
 @pytest.mark.seed_row(62)
-def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
+def test_rejects_too_few_rows_with_the_reasons_for_the_others() -> None:
     examples = _examples(2, seen=6, dropped=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
     check_examples(_examples(3), 3, _ORIGINS)
     check_examples(_examples(0), 0, _ORIGINS)
@@ -211,7 +211,7 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
         check_examples(_examples(2, seen=3), 1, _ORIGINS)
 
 
-def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
+def test_checks_the_space_on_disk(tmp_path: Path) -> None:
     check_disk(tmp_path, 0.0)
 
     with pytest.raises(RefusedError, match=r"\d+ MB free, 1099511627776 MB needed\. Make room, or use another disk"):
@@ -223,7 +223,7 @@ def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str
     return preflight_document("c" * 64, base, device, Recipe(**recipe), _examples(3), plan, memory)
 
 
-def test_the_document_says_what_was_looked_at() -> None:
+def test_the_document_contains_the_checked_values() -> None:
     document = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0))
 
     assert document["schema_version"] == "vox.mens.preflight.v0"
@@ -250,10 +250,8 @@ _MACHINE_MB = 1024 * installed_memory_gb()
     ],
     ids=["shares", "machine", "card", "small card"],
 )
-def test_what_may_go_wrong_is_noted(
-    device: Device, needed_mb: float, shares: dict[str, float], notes: list[str]
-) -> None:
-    """Memory from 85 % of it on; the estimate is rough, so nothing is refused."""
+def test_notes_possible_problems(device: Device, needed_mb: float, shares: dict[str, float], notes: list[str]) -> None:
+    """Memory is noted from 85 % on; the estimate is rough, so nothing is refused."""
     found = _document(device, MemoryEstimate(needed_mb, 0.0, 0.0, 0.0), token_shares=shares)["notes"]
 
     assert len(found) == len(notes)
@@ -261,7 +259,7 @@ def test_what_may_go_wrong_is_noted(
 
 
 @pytest.mark.parametrize(
-    ("has_bfloat16", "has_int8", "asked", "expected"),
+    ("has_bfloat16", "has_int8", "requested", "expected"),
     [
         (True, True, "auto", "bfloat16"),
         (False, True, "auto", "int8"),
@@ -270,15 +268,15 @@ def test_what_may_go_wrong_is_noted(
         (True, False, "int8", "int8"),
     ],
 )
-def test_a_processor_computes_in_what_it_is_fast_in(
+def test_a_cpu_computes_in_its_fastest_type(
     has_bfloat16: bool,  # noqa: FBT001 - of the processor
     has_int8: bool,  # noqa: FBT001 - of the processor
-    asked: str,
+    requested: str,
     expected: str,
 ) -> None:
     processor = Device("cpu", "cores", None, has_bfloat16, has_int8=has_int8)
 
-    assert compute_dtype(Recipe(bnb_4bit_compute_dtype=asked), processor) == expected
+    assert compute_dtype(Recipe(bnb_4bit_compute_dtype=requested), processor) == expected
 
 
 def test_a_gpu_does_not_compute_in_eight_bits() -> None:
@@ -289,7 +287,7 @@ def test_a_gpu_does_not_compute_in_eight_bits() -> None:
 _HYBRID = {"text_config": {"layer_types": ["linear_attention", "full_attention"]}}
 
 
-def test_what_makes_a_card_fast_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_missing_compilers_and_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton needs a compiler and headers, some bases kernels of linear attention; notes name the missing ones."""
     monkeypatch.setenv("CC", "/nowhere/cc")
     monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(tmp_path))
@@ -303,8 +301,8 @@ def test_what_makes_a_card_fast_is_looked_for(tmp_path: Path, monkeypatch: pytes
 
 
 @every("number", range(3))
-def test_half_a_package_of_kernels_is_told_from_a_whole_one(number: int) -> None:
-    """`fla` alone, as one of its two wheels holds it; with operations whose own imports fail; and all of it."""
+def test_detects_an_incomplete_package_of_kernels(number: int) -> None:
+    """`fla` alone, as in one of its two wheels; with operations whose imports fail; and complete."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         package = Path(folder, "fla")
         (package / "ops").mkdir(parents=True)
@@ -322,7 +320,7 @@ def test_half_a_package_of_kernels_is_told_from_a_whole_one(number: int) -> None
 
 @every("given", list(product((8, 9, 12), ("3.3.1", "3.6.0", "3.7.0+cu130", "3.7.1", None), (False, True))))
 def test_only_a_hopper_gpu_with_some_versions_of_triton_is_slow(given: tuple[int, str | None, bool]) -> None:
-    """Training raises there; flash-qla takes over where it is installed, and a CPU never runs kernels of Triton."""
+    """Training raises there unless flash-qla is installed, and a CPU never runs kernels of Triton."""
     major, triton, has_other = given
 
     def version(name: str) -> str:

@@ -25,7 +25,7 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.mark.seed_row(18)
-def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
+def test_a_prepared_run_is_written_to_its_folder(base: Path, tmp_path: Path) -> None:
     run = prepare_fast(base, tmp_path, number=6, max_tokens_per_batch=512)
     run_dir = run.job.run_dir
     contract = json.loads((run_dir / CONTRACT).read_text())
@@ -40,10 +40,10 @@ def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
     assert not run.is_done
 
 
-@pytest.mark.parametrize("left", ["", '{"num_steps"', "[]", "[" * 50_000])
-def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str) -> None:
+@pytest.mark.parametrize("text", ["", '{"num_steps"', "[]", "[" * 50_000])
+def test_ignores_a_truncated_result(base: Path, tmp_path: Path, text: str) -> None:
     run_dir = prepare_fast(base, tmp_path).job.run_dir
-    (run_dir / RESULT).write_text(left)
+    (run_dir / RESULT).write_text(text)
 
     assert not prepare_fast(base, tmp_path).is_done
     write_document(run_dir / RESULT, {"num_steps": 3})
@@ -52,7 +52,7 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
 
 
 @pytest.mark.seed_row(38)
-def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
+def test_another_run_cannot_use_the_same_folder(base: Path, tmp_path: Path) -> None:
     run = prepare_fast(base, tmp_path)
     before = run.job.path.read_text()
 
@@ -62,8 +62,8 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_trial", [False, True])
-def test_held_out_rows_that_train_are_told(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
-    """Also by a dry run: by those pairs the adapter cannot be judged; by a benchmark it can."""
+def test_notes_held_out_rows_that_train(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
+    """Also in a dry run: those pairs cannot evaluate the adapter, but a benchmark can."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
     found = "1 prompts and 1 responses of 5 held-out pairs are in 1 rows"
     notes = prepare_fast(base, tmp_path, number=16, is_trial=is_trial).preflight["notes"]
@@ -76,8 +76,8 @@ def test_held_out_rows_that_train_are_told(base: Path, tmp_path: Path, *, is_tri
     assert not any("held-out" in note for note in prepare_fast(base, free, number=15).preflight["notes"])
 
 
-def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:
-    """What was looked at is told and not written; another run may be looked at beside one that is there."""
+def test_a_trial_changes_nothing(base: Path, tmp_path: Path) -> None:
+    """Its preflight is returned and not written; a trial may differ from the run in its folder."""
     trial = prepare_fast(base, tmp_path, is_trial=True)
 
     assert trial.preflight["recipe"]["seed"] == 42
@@ -92,7 +92,7 @@ def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in run.job.run_dir.iterdir()} == before
 
 
-def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_path: Path) -> None:
+def test_a_new_run_replaces_another_only_after_its_checks(base: Path, tmp_path: Path) -> None:
     run = prepare_fast(base, tmp_path)
     (run.job.run_dir / RESULT).write_text("{}")
     with pytest.raises(RefusedError, match="the curriculum shows 0 rows"):
@@ -104,8 +104,8 @@ def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_p
     assert json.loads((new.job.run_dir / CONTRACT).read_text())["digest"] == new.job.contract_digest
 
 
-def test_a_link_to_a_run_stands_for_the_run(base: Path, tmp_path: Path) -> None:
-    """`runs/latest`: a run that begins again takes the place of the one that it names."""
+def test_a_link_to_a_run_names_that_run(base: Path, tmp_path: Path) -> None:
+    """`runs/latest`: starting over replaces the run that it points to."""
     (tmp_path / "run").symlink_to("one")
     first = prepare_fast(base, tmp_path)
     assert first.job.run_dir == tmp_path / "one"
@@ -130,7 +130,7 @@ def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])
-def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) -> None:
+def test_rejects_a_malformed_contract(base: Path, tmp_path: Path, content: str) -> None:
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / CONTRACT).write_text(content)
 
@@ -163,9 +163,7 @@ def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_recipe_that_shows_nothing_is_refused(
-    base: Path, tmp_path: Path, fields: dict[str, Any], problem: str
-) -> None:
+def test_rejects_a_recipe_that_shows_no_rows(base: Path, tmp_path: Path, fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(RefusedError, match=problem):
         prepare_fast(base, tmp_path, **fields)
 
@@ -220,7 +218,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "bnb_4bit_compute_dtype": "float32",
     "seed": 1,
 }
-_NOT_OF_THE_RUN: dict[str, Any] = {
+_IRRELEVANT_VALUES: dict[str, Any] = {
     "checkpoint_every_n_layers": 2,
     "model_name_or_path": "/elsewhere",
     "model_revision": "main",
@@ -240,13 +238,13 @@ _USUAL = key_of(_contract())
 
 @pytest.mark.seed_row(62)
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
-def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
+def test_other_inputs_make_another_run(change: dict[str, Any]) -> None:
     assert key_of(_contract(**change)) != _USUAL
 
 
 @pytest.mark.seed_row(63)
 @pytest.mark.parametrize("part", ["trainer", "libraries"])
-def test_another_trainer_is_another_run(part: str) -> None:
+def test_another_trainer_makes_another_run(part: str) -> None:
     """The code of the trainer and the versions of the libraries are part of the contract."""
     contract = _contract()
 
@@ -255,24 +253,24 @@ def test_another_trainer_is_another_run(part: str) -> None:
 
 
 @every("field", Recipe.model_fields)
-def test_another_value_is_another_run(field: str) -> None:
-    """But for the path of the base, the steps between checkpoints and the memory of a GPU."""
-    recipe = Recipe.model_validate({field: {**_OTHER_VALUES, **_NOT_OF_THE_RUN}[field]})
+def test_another_value_makes_another_run(field: str) -> None:
+    """Except the path of the base, the steps between checkpoints and the memory of a GPU."""
+    recipe = Recipe.model_validate({field: {**_OTHER_VALUES, **_IRRELEVANT_VALUES}[field]})
 
     assert recipe != Recipe()
-    assert (key_of(_contract(recipe)) == _USUAL) is (field in _NOT_OF_THE_RUN)
+    assert (key_of(_contract(recipe)) == _USUAL) is (field in _IRRELEVANT_VALUES)
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
     contract = _contract()
-    turned = {key: contract[key] for key in reversed(contract)}
-    turned["recipe"] = {key: contract["recipe"][key] for key in reversed(contract["recipe"])}
+    reordered = {key: contract[key] for key in reversed(contract)}
+    reordered["recipe"] = {key: contract["recipe"][key] for key in reversed(contract["recipe"])}
 
-    assert list(turned) != list(contract)
-    assert key_of(turned) == _USUAL
+    assert list(reordered) != list(contract)
+    assert key_of(reordered) == _USUAL
     assert len(_USUAL) == 64
 
 
-def test_what_is_no_json_is_no_contract() -> None:
+def test_rejects_a_contract_that_is_not_json() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         key_of({"a": float("nan")})

@@ -1,4 +1,4 @@
-"""Presets, domains, and which of them has the last word."""
+"""Presets, domains, named recipes, and their precedence."""
 
 import json
 from itertools import product
@@ -62,7 +62,7 @@ def _write(folder: Path, content: str | bytes) -> Path:
 
 
 @pytest.mark.seed_row(19)
-def test_the_presets_and_domains_of_the_project_are_all_there() -> None:
+def test_the_project_has_all_presets_and_domains() -> None:
     assert set(_PRESETS) == _NAMES
     assert all(preset.about for preset in _PRESETS.values())
     assert set(_DOMAINS) == {"vox-lang", "agents", "full-stack", "speech"}
@@ -70,7 +70,7 @@ def test_the_presets_and_domains_of_the_project_are_all_there() -> None:
 
 
 @every("names", list(product(sorted(_NAMES), [None, "vox-lang", "agents", "full-stack", "speech"])))
-def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> None:
+def test_every_preset_combines_with_every_domain(names: tuple[str, str | None]) -> None:
     preset, domain = names
     for devices in (1, 2, 8):
         resolved = _resolve(preset=preset, domain=domain, flags={"devices": devices})
@@ -80,13 +80,13 @@ def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> N
 
 
 @pytest.mark.parametrize(("name", "other"), _TWINS)
-def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -> None:
+def test_twin_presets_have_the_same_values(name: str, other: str) -> None:
     assert _PRESETS[name].values == _PRESETS[other].values
 
 
 @pytest.mark.parametrize("size", ["0.5B", "1.5B", "7B"])
 def test_code_models_have_a_name_on_the_hub(size: str) -> None:
-    """And a budget, within which a CPU stays, but for the largest; `auto` never takes them in place of the default."""
+    """And a budget for a CPU, except the largest; `auto` never chooses them instead of the default."""
     preset = _PRESETS[f"coder_{size.lower().replace('.', '')}"]
 
     assert preset.values["model_name_or_path"] == f"Qwen/Qwen2.5-Coder-{size}-Instruct"
@@ -100,7 +100,7 @@ def _rows_of_every_kind() -> list[Row]:
     return [Row(length, kind=kinds[row % 5]) for row, length in enumerate(lengths)]
 
 
-def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
+def test_larger_and_more_gpus_make_as_many_steps() -> None:
     """The optimizer does not depend on the GPU: the same tokens a step and rate, and nearly as many steps."""
     rows, steps, rates = _rows_of_every_kind(), {}, set()
     for name, devices in product((*_OF_GPUS, "distributed"), (1, 2, 8)):
@@ -112,7 +112,7 @@ def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
     assert len(rates) == 1
 
 
-def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
+def test_presets_of_gpus_mix_rows_like_the_tuned_preset() -> None:
     demo = _resolve(preset="cpu_demo").recipe
 
     for name in (*_OF_GPUS, *_CODERS):
@@ -121,8 +121,8 @@ def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
         assert (recipe.category_alpha, recipe.lora_plus_ratio) == (demo.category_alpha, demo.lora_plus_ratio)
 
 
-def test_a_gpu_sees_as_much_around_a_cursor_as_its_rows_hold() -> None:
-    """1,024 tokens, with room for the piece and its marks; a CPU reads fewer, since each key waits for them."""
+def test_a_gpu_reads_a_large_window_around_a_cursor() -> None:
+    """1,024 tokens, with room for the piece and its marks; a CPU reads fewer, since each keystroke waits for them."""
     found = {name: _resolve(preset=name).recipe for name in _NAMES}
     windows = {name: recipe.infill_window for name, recipe in found.items() if recipe.max_length >= 1024}
 
@@ -132,7 +132,7 @@ def test_a_gpu_sees_as_much_around_a_cursor_as_its_rows_hold() -> None:
     assert found["cpu_demo"].infill_window == 192
 
 
-def test_a_night_measures_what_does_not_train() -> None:
+def test_the_preset_of_a_night_measures_validation_rows() -> None:
     night, demo = (_resolve(preset=name).recipe for name in ("cpu_night", "cpu_demo"))
 
     assert night.validation_split_ratio > 0
@@ -141,8 +141,8 @@ def test_a_night_measures_what_does_not_train() -> None:
     assert (demo.max_steps, demo.max_minutes) == (None, 18)
 
 
-def test_a_laptop_trains_a_model_of_code_and_a_small_machine_a_small_one() -> None:
-    """On the same rows, in steps of the same size; both bases are had without the Hub."""
+def test_presets_of_cpus_differ_only_in_base_steps_and_rate() -> None:
+    """Both bases are available without the Hub."""
     demo, small = (_resolve(preset=name).recipe for name in ("cpu_demo", "smol"))
     differing = {name for name, value in demo if value != getattr(small, name)}
 
@@ -152,7 +152,7 @@ def test_a_laptop_trains_a_model_of_code_and_a_small_machine_a_small_one() -> No
 
 
 @pytest.mark.seed_row(59)
-def test_the_journey_has_the_numbers_of_its_document() -> None:
+def test_the_journey_has_the_values_of_its_document() -> None:
     """Query and value projections, rank 16, alpha 32, four rows at once, three epochs."""
     recipe = _resolve(preset="journey").recipe
 
@@ -162,7 +162,7 @@ def test_the_journey_has_the_numbers_of_its_document() -> None:
 
 @pytest.mark.seed_row(19)
 def test_each_level_wins_over_those_below() -> None:
-    """Flag, environment, preset, domain, default; and each value says where it comes from."""
+    """Flag, environment, preset, domain, default; and each value has its origin."""
     resolved = resolve_recipe(
         {"p": Preset("", {"lora_r": 2, "lora_alpha": 2, "seed": 2, "max_steps": 2})},
         {"d": Preset("", {"lora_r": 1, "lora_alpha": 1, "seed": 1, "max_steps": 1, "min_rating": 1})},
@@ -181,9 +181,9 @@ def test_each_level_wins_over_those_below() -> None:
     assert (recipe.max_length, origins["max_length"]) == (512, "default")
     assert recipe.category_filter == ("a", "b")
     assert set(origins) == set(Recipe.model_fields)
-    nothing = _resolve()
-    assert (nothing.recipe, nothing.preset, nothing.domain) == (Recipe(), None, None)
-    assert set(nothing.origins.values()) == {"default"}
+    default = _resolve()
+    assert (default.recipe, default.preset, default.domain) == (Recipe(), None, None)
+    assert set(default.origins.values()) == {"default"}
 
 
 @pytest.mark.parametrize(
@@ -208,18 +208,18 @@ def test_each_level_wins_over_those_below() -> None:
         ),
     ],
 )
-def test_mistakes_are_told_with_where_they_come_from(options: dict[str, Any], problem: str) -> None:
-    """All of them, with advice; values that fit alone may not fit together."""
+def test_errors_name_the_origin_of_values(options: dict[str, Any], problem: str) -> None:
+    """All errors, with advice; values that are valid alone may be invalid together."""
     with pytest.raises(ConfigurationError, match=problem):
         _resolve(**options)
 
 
-def test_mistakes_name_the_field_and_what_it_takes() -> None:
+def test_errors_name_the_field_and_its_valid_values() -> None:
     assert recipe_errors({"lora_r": 8}) == []
     assert recipe_errors({"zzz": 8}) == ["zzz: unknown"]
     both = recipe_errors({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
     assert [error.split(" ")[0] for error in both] == ["lora_r:", "max_tokens_per_batch"]
-    assert len(recipe_errors({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
+    assert len(recipe_errors({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "an invalid value is not compared"
     assert recipe_errors({"learning_rates": 1}) == ["learning_rates: unknown (did you mean `learning_rate`?)"]
     (empty,) = recipe_errors({"target_modules": ""})
     assert empty.startswith("target_modules is empty; ")
@@ -242,7 +242,7 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
         (178.0, "h200"),
     ],
 )
-def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) -> None:
+def test_auto_chooses_the_largest_preset_that_fits(vram_gb: float | None, expected: str) -> None:
     resolved = _resolve(preset=AUTO, vram_gb=vram_gb)
 
     assert resolved.preset == expected
@@ -267,24 +267,24 @@ def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) 
         ("a: 3\n", "not a mapping of names to settings"),
     ],
 )
-def test_a_broken_file_is_named_with_all_its_mistakes(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_errors_name_a_broken_file_and_all_its_errors(tmp_path: Path, content: str | bytes, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"(?s)presets.yaml: {problem}.*Correct the file"):
         load_named(_write(tmp_path, content))
     with pytest.raises(ConfigurationError, match=r"none.yaml: No such file or directory\. Restore the file"):
         load_named(tmp_path / "none.yaml")
 
 
-def test_names_are_text_and_notes_are_no_fields(tmp_path: Path) -> None:
-    """`4080` is a number to YAML; what a preset is for is not part of its recipe."""
+def test_names_are_text_and_notes_are_not_fields(tmp_path: Path) -> None:
+    """`4080` is a number to YAML; the purpose of a preset is not part of its recipe."""
     named = load_named(_write(tmp_path, "4080: {about: A card., min_vram_gb: 15, lora_r: 2}\nbare: {}\n"))
 
-    assert pick_preset({"small": Preset("", {}, 2.0), **named}, 14.0) == "4080", "never one that asks for no card"
+    assert pick_preset({"small": Preset("", {}, 2.0), **named}, 14.0) == "4080", "never one that requires no GPU"
     assert pick_preset({"small": Preset("", {}, 2.0), **named}, 13.9) == "small"
     assert named == {"4080": Preset("A card.", {"lora_r": 2}, 15), "bare": Preset("", {})}
 
 
-def test_those_of_the_repository_hold_together() -> None:
-    """Each with a preset and a domain that there are; the file fits the schema that editors are given."""
+def test_the_recipes_of_the_repository_are_valid() -> None:
+    """Their presets and domains exist, and the file matches the schema for editors."""
     recipes = load_recipes(RECIPES)
 
     assert "default" in recipes
@@ -304,7 +304,7 @@ def test_those_of_the_repository_hold_together() -> None:
         ("default: {preset: tiny}\n", "default.about: Field required"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_an_error_names_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "recipes.yaml"
     path.write_text(text)
 
@@ -324,8 +324,8 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
         look_up(recipes, "xyzxyz", "recipe")
 
 
-def test_it_stands_between_preset_and_environment() -> None:
-    """What a person sets for one run wins over the file, the file over the preset; the base is a field like others."""
+def test_a_recipe_ranks_between_preset_and_environment() -> None:
+    """The environment of a run wins over the file, the file over the preset; the base is a field like others."""
     recipe = load_recipes(RECIPES)["wide"].model_copy(update={"base": "models/mine"})
     resolved = resolve_recipe(
         _PRESETS,

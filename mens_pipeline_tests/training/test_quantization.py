@@ -1,4 +1,4 @@
-"""How a base is held: in four bits or in bfloat16, as a person says or as the memory allows."""
+"""Quantization of a base: four bits or bfloat16, as requested or as the memory allows."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ from mens_pipeline_tests.training.tiny_base import LAYERS
 
 _BASE = base_by_name("Qwen/Qwen3.5-4B")
 _LAYER: Final = 350_000
-"""Bytes that a layer of this base keeps for a token, about, without the kernels of linear attention."""
+"""About the bytes that a layer of this base keeps for a token, without the kernels of linear attention."""
 
 _WITH_KERNELS: Final = 224_256
 
@@ -63,10 +63,10 @@ def _choose(device: Device, **fields: Any) -> str:
         (_card(139.8), {"bnb_4bit_compute_dtype": "float32"}, "nf4"),  # bf16 has no float32
     ],
 )
-def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(case: tuple[Device, dict[str, Any], str]) -> None:
-    """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits.
+def test_a_base_of_four_billion_is_in_bfloat16_from_24_gigabytes_on(case: tuple[Device, dict[str, Any], str]) -> None:
+    """With the preset of the GPU, if it fits in training and beside completions; up to 16 GB in four bits.
 
-    What a person says is done, on any device.
+    An explicit value wins on any device.
     """
     device, fields, expected = case
 
@@ -110,8 +110,8 @@ def test_other_bases_fit_the_gpus_that_their_presets_name(case: tuple[str, float
 
 
 @pytest.mark.seed_row(19, 56)
-def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None:
-    """`--preset qwen_4080_16g` on a GPU with room for more: NF4, double quantisation, and where both come from."""
+def test_the_preset_of_the_pages_is_qlora_unless_a_flag_differs() -> None:
+    """`--preset qwen_4080_16g` on a GPU with room for more: NF4, double quantisation, and their origins."""
     choice: dict[str, Any] = {"preset": "qwen_4080_16g", "domain": None, "environment": {}, "vram_gb": 15.7}
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
     found = resolve_recipe(presets, domains, flags={}, **choice)
@@ -122,8 +122,8 @@ def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None
     assert found.recipe.bnb_4bit_use_double_quant
     assert found.origins["quantization"] == found.origins["bnb_4bit_use_double_quant"] == "preset qwen_4080_16g"
     assert fit_memory(asked.recipe, _BASE, tokens, device, _LAYER).quantization == "bf16"
-    unsaid = found.recipe.model_copy(update={"quantization": None})
-    found_room = fit_memory(unsaid, _BASE, tokens, device, _LAYER).quantization
+    unset = found.recipe.model_copy(update={"quantization": None})
+    found_room = fit_memory(unset, _BASE, tokens, device, _LAYER).quantization
     assert found_room == "bf16", "there is room: the preset decides"
 
 
@@ -143,10 +143,10 @@ def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None
         (_CPU, {}, "none"),
     ],
 )
-def test_layers_are_recomputed_only_as_far_as_memory_needs_it(
+def test_layers_are_recomputed_only_as_far_as_memory_requires(
     device: Device, fields: dict[str, Any], expected: str
 ) -> None:
-    """Qwen3.5-4B with its kernels. With less memory for each token, in smaller steps, a small GPU keeps all too."""
+    """Qwen3.5-4B with its kernels. In smaller steps a small GPU keeps all activations too."""
     preset = "auto" if device.preset_gb is not None else "h200"
     asked: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
     recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **asked, vram_gb=device.preset_gb).recipe
@@ -159,8 +159,8 @@ def test_bfloat16_that_is_only_emulated_is_refused() -> None:
         _choose(_card(31.7, has_bfloat16=False), quantization="bf16")
 
 
-def test_memory_is_estimated_of_both() -> None:
-    """Two bytes of a value in place of 4.5 bits, with nothing copied; all else is the same."""
+def test_estimates_memory_for_both_quantizations() -> None:
+    """Two bytes for a value instead of 4.5 bits, with nothing copied; all else is the same."""
     sizes: tuple[Any, ...] = (8192, ("cuda", "bfloat16"), _LAYER)
     packed, whole = (estimate_memory(_BASE, Recipe(quantization=held), *sizes) for held in ("nf4", "bf16"))
     values = _BASE.num_parameters - _BASE.vocab_size * _BASE.hidden_size
@@ -171,11 +171,11 @@ def test_memory_is_estimated_of_both() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, where autocast alone casts: bfloat16 below, float32 in what trains, nothing of the base changed.
+def test_adapters_train_on_a_base_in_bfloat16(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where only autocast casts: the base in bfloat16, trained parameters in float32.
 
-    With its optimizer, and without bitsandbytes, which four bits alone need.
-    The manifest says how it was held; it is judged on the base's own values, and where these do not fit, not at all.
+    With the optimizer of a GPU, and without bitsandbytes, which only four bits need.
+    The manifest records the quantization; evaluation requires the base's own values, and is refused if they do not fit.
     """
     import torch
 
@@ -183,21 +183,21 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
     from mens_pipeline.training.qlora import keep_input_precision  # noqa: PLC0415 - likewise
 
     made, trainers = train.build_arguments, []
-    begun = train._trainer  # noqa: SLF001 - to look at what it makes
+    make_trainer = train._trainer  # noqa: SLF001 - to look at what it makes
 
-    def as_on_a_gpu(job: TrainingJob, *given: Any) -> dict[str, Any]:
+    def build_gpu_arguments(job: TrainingJob, *given: Any) -> dict[str, Any]:
         there = made(job.model_copy(update={"device": "cuda"}), *given)
         again = ("activation_checkpointing", "activation_checkpointing_kwargs", "optim")
         return {**made(job, *given), **{name: there[name] for name in again}}
 
-    def keep(*given: Any) -> Any:
-        trainers.append(begun(*given))
+    def keep_trainer(*given: Any) -> Any:
+        trainers.append(make_trainer(*given))
         trainers[-1].scores_labels_alone = False
         return trainers[-1]
 
-    monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
+    monkeypatch.setattr(train, "build_arguments", build_gpu_arguments)
     monkeypatch.setattr(train, "replace_slow_parts", lambda model, *_, **__: keep_input_precision(model))
-    monkeypatch.setattr(train, "_trainer", keep)
+    monkeypatch.setattr(train, "_trainer", keep_trainer)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     fields: dict[str, Any] = {"max_steps": 3, "quantization": "bf16", "validation_split_ratio": 0.2}
     run = prepare_fast(tiny_base, tmp_path, bnb_4bit_compute_dtype="auto", **fields)
@@ -230,10 +230,10 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
         (_card(1.0), "base", ("nf4", True, "nf4")),
     ],
 )
-def test_the_base_is_judged_as_its_users_run_it(
+def test_the_base_is_evaluated_as_its_users_run_it(
     tiny_base: Path, tmp_path: Path, device: Device, model: Model, expected: tuple[str, bool, str]
 ) -> None:
-    """Whole where it fits, though its adapter is judged on the values of four bits; else in four bits as well."""
+    """In full if it fits, although its adapter is evaluated on the values of four bits; otherwise in four bits too."""
     run = prepare_fast(tiny_base, tmp_path)
     manifest = training_manifest(run, RESULT, None)
     found = evaluated_model(model, Adapter(run.job.run_dir, "0" * 64, manifest), device)

@@ -1,4 +1,4 @@
-"""What a recipe accepts, and what it says about the rest."""
+"""Values that a recipe accepts, and its errors about others."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from mens_pipeline.training.recipe import Recipe
 
 
-def test_defaults_hold_together() -> None:
+def test_defaults_are_valid() -> None:
     recipe = Recipe()
 
     assert (recipe.lora_r, recipe.lora_alpha, recipe.target_modules) == (16, 32, "all-linear")
@@ -18,7 +18,7 @@ def test_defaults_hold_together() -> None:
         recipe.lora_r = 2  # type: ignore[misc]
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_every_field_has_a_description() -> None:
     assert all(field.description for field in Recipe.model_fields.values())
 
 
@@ -60,14 +60,14 @@ def test_every_field_says_what_it_is() -> None:
         ({"lora_r": 0, "max_length": "long", "nothing": 1}, r"lora_r\n(.*\n)+max_length\n(.*\n)+nothing\n"),
     ],
 )
-def test_what_does_not_fit_is_refused(values: dict[str, Any], problem: str) -> None:
-    """Alone, or together with other fields; all mistakes are told at once."""
+def test_rejects_invalid_values(values: dict[str, Any], problem: str) -> None:
+    """Alone, or together with other fields; all errors are reported at once."""
     with pytest.raises(ValidationError, match=rf"(?m)^(  Value error, )?{problem}"):
         Recipe.model_validate(values)
 
 
 @pytest.mark.parametrize(("minimum", "maximum"), [(1, 1), (5, 5), (1, 10)])
-def test_borders_are_allowed(minimum: int, maximum: int) -> None:
+def test_accepts_values_at_their_limits(minimum: int, maximum: int) -> None:
     recipe = Recipe(min_difficulty=minimum, max_difficulty=maximum, max_length=64, max_tokens_per_batch=64)
 
     assert recipe.max_tokens_per_batch == recipe.max_length

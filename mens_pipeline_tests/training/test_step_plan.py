@@ -35,7 +35,7 @@ def _run(plan: StepPlan, lap_of: Callable[[int], float], seconds: float = 0.0, f
     return step, seconds
 
 
-def test_a_fast_machine_takes_all_steps(tmp_path: Path) -> None:
+def test_a_fast_machine_makes_all_steps(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
 
     assert _run(plan, lambda _step: 3.6) == pytest.approx((_TARGET, 540))
@@ -43,7 +43,7 @@ def test_a_fast_machine_takes_all_steps(tmp_path: Path) -> None:
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_slow_machine_takes_as_many_as_fit(tmp_path: Path) -> None:
+def test_a_slow_machine_makes_as_many_steps_as_fit(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
 
     assert _run(plan, lambda _step: 12.0) == pytest.approx((100, 1200))
@@ -68,7 +68,7 @@ def test_a_machine_that_changes_speed_ends_in_time(tmp_path: Path, at: int, befo
     assert steps == _TARGET or seconds >= 0.97 * _BUDGET - max(before, after)
 
 
-def test_steps_come_back_when_there_is_room_again(tmp_path: Path) -> None:
+def test_steps_return_when_time_allows(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
     steps, seconds = _run(plan, lambda step: 16.0 if step <= 20 else 4.0)
     planned = [decision["num_steps"] for decision in plan.account()["decisions"]]
@@ -78,8 +78,8 @@ def test_steps_come_back_when_there_is_room_again(tmp_path: Path) -> None:
     assert planned[-1] == _TARGET
 
 
-def test_one_pause_is_no_change_of_speed(tmp_path: Path) -> None:
-    """A minute in which the machine stood still is gone, and the steps after it take as long as those before."""
+def test_one_pause_does_not_change_the_estimated_speed(tmp_path: Path) -> None:
+    """A minute is lost, and later steps take as long as those before."""
     plan = _plan(tmp_path)
     steps, _ = _run(plan, lambda step: 60.0 if step == 50 else 7.8)
 
@@ -88,7 +88,7 @@ def test_one_pause_is_no_change_of_speed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_restless_machines_keep_to_the_budget(tmp_path: Path, seed: int) -> None:
+def test_machines_of_varying_speed_keep_to_the_budget(tmp_path: Path, seed: int) -> None:
     """Steps of any length between four and twenty seconds, now mostly fast, now mostly slow."""
     random = Random(seed)  # noqa: S311 - a reproducible machine, no secret
     laps = [random.uniform(4, 20) * (1 if step // 25 % 2 else 0.6) for step in range(_TARGET)]
@@ -99,8 +99,8 @@ def test_restless_machines_keep_to_the_budget(tmp_path: Path, seed: int) -> None
     assert steps == _TARGET or seconds >= 0.9 * _BUDGET
 
 
-def test_time_goes_by_tokens(tmp_path: Path) -> None:
-    """The first half has small steps, the second large ones: known from the beginning."""
+def test_the_time_of_a_step_depends_on_its_tokens(tmp_path: Path) -> None:
+    """The first half has small steps, the second large ones, which is known from the beginning."""
     tokens = [500] * 75 + [1500] * 75
     plan = _plan(tmp_path, tokens=tokens)
     steps, seconds = _run(plan, lambda step: tokens[step - 1] / 100)
@@ -127,8 +127,8 @@ def test_without_a_budget_nothing_depends_on_time(tmp_path: Path) -> None:
     assert plan.num_steps == _TARGET
 
 
-def test_a_budget_that_is_used_up_ends_with_a_landing(tmp_path: Path) -> None:
-    """Two of a hundred steps more, in which the rate comes down, though the machine all but stopped."""
+def test_a_run_beyond_its_budget_lets_the_rate_fall(tmp_path: Path) -> None:
+    """Two more steps, in which the rate falls, although the machine almost stopped."""
     plan = _plan(tmp_path)
     steps, _ = _run(plan, lambda step: 8.0 if step < 110 else 2000.0)
 
@@ -137,8 +137,8 @@ def test_a_budget_that_is_used_up_ends_with_a_landing(tmp_path: Path) -> None:
     assert plan.schedule.factor(112) == 0
 
 
-def test_a_run_that_goes_on_takes_back_what_came_after_its_checkpoint(tmp_path: Path) -> None:
-    """The steps that a decision rests on are taken back, and so is it; the file says what holds."""
+def test_a_resumed_run_drops_decisions_after_its_checkpoint(tmp_path: Path) -> None:
+    """Their steps are lost, and the file contains the decisions that remain."""
     before = _plan(tmp_path)
     _run(before, lambda step: 12.0 if step <= 40 else 24.0)
     made = before.account()["decisions"]
@@ -189,8 +189,8 @@ def _warmup_of(schedule: Schedule) -> int:
 
 @given(_schedules())
 @_CHECKED
-def test_every_step_has_a_rate_and_what_comes_after_the_last_has_none(schedule: Schedule) -> None:
-    """The first step too; exactly 0 at the end, and nowhere before. It rises in the warmup and never again.
+def test_the_rate_is_positive_until_the_last_step(schedule: Schedule) -> None:
+    """It is exactly 0 at the end and nowhere before. It rises only in the warmup.
 
     The warmup is no longer than the recipe says, and no longer than a tenth of the target. A decision changes no rate
     that was used, nor the next one.
@@ -220,7 +220,7 @@ def test_a_linear_rate_is_linear_between_decisions(schedule: Schedule) -> None:
             assert first - second == pytest.approx(second - third, abs=1e-9)
 
 
-def test_without_decisions_it_is_the_usual_schedule() -> None:
+def test_the_schedule_is_the_usual_one_without_decisions() -> None:
     """150 steps, of which 5 warm up; the last step has the last positive rate."""
     linear = Schedule(150, 5, "linear")
 
@@ -231,14 +231,14 @@ def test_without_decisions_it_is_the_usual_schedule() -> None:
     assert [Schedule(few, 100, "linear").factor(0) for few in (1, 2, 9)] == [1, 1, 1], "no warmup"
 
 
-def test_a_shorter_run_comes_down_from_where_it_is() -> None:
+def test_the_rate_of_a_shortened_run_falls_from_its_current_value() -> None:
     """At step 40 of 100 the rate is at 0.6, and 30 steps are left instead of 60: it falls twice as fast."""
     schedule = Schedule(100, 0, "linear", (StepDecision(40, 70, 1.0, 40.0, "slow"),))
 
     assert [schedule.factor(step) for step in (39, 40, 55, 69)] == pytest.approx([0.61, 0.6, 0.3, 0.02])
 
 
-def test_a_warmup_that_is_cut_short_goes_down_from_there() -> None:
+def test_the_rate_falls_after_a_shortened_warmup() -> None:
     """Twelve steps are left of a hundred, so one more of them warms up instead of eight."""
     schedule = Schedule(100, 10, "linear", (StepDecision(2, 14, 1.0, 2.0, "slow"),))
 

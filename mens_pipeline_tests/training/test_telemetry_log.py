@@ -23,9 +23,9 @@ def _start(checkpoint: str | None) -> str:
     return json.dumps({"ts_ms": 1, "event": "train_start", "payload": {"resumed_from": checkpoint}}) + "\n"
 
 
-def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
-    heard: list[dict[str, Any]] = []
-    log, follower = TelemetryLog(tmp_path / "log"), Follower(tmp_path / "log", heard.append)
+def test_each_event_is_written_at_once(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    log, follower = TelemetryLog(tmp_path / "log"), Follower(tmp_path / "log", events.append)
     follower.poll()
     before = time.time_ns() // 1_000_000
     log.write("train_start", {"num_rows": 3})
@@ -35,9 +35,9 @@ def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
     follower.poll()
 
     assert first == lines[0] + "\n"
-    assert [json.loads(line) for line in lines] == heard
-    assert heard[0] == {"ts_ms": heard[0]["ts_ms"], "event": "train_start", "payload": {"num_rows": 3}}
-    assert before <= heard[0]["ts_ms"] <= heard[1]["ts_ms"] <= time.time_ns() // 1_000_000
+    assert [json.loads(line) for line in lines] == events
+    assert events[0] == {"ts_ms": events[0]["ts_ms"], "event": "train_start", "payload": {"num_rows": 3}}
+    assert before <= events[0]["ts_ms"] <= events[1]["ts_ms"] <= time.time_ns() // 1_000_000
 
 
 def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     assert [step["step"] for step in steps_of(path)] == [1, 2]
 
 
-_NO_EVENTS = (
+_MALFORMED_EVENTS = (
     *("\0\0\0\n", "[]\n", '{"event": "step"}\n', '"step"\n', '{"event": "step", "payload": []}\n'),
     '{"event": "step", "payload": {"step": 2, "loss": "low"}}\n',
     '{"event": "step", "payload": {"step": "2", "loss": 1.0}}\n',
@@ -58,8 +58,8 @@ _NO_EVENTS = (
 )
 
 
-@pytest.mark.parametrize("line", [*_NO_EVENTS, "[" * 5_000 + "\n"])
-def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", [*_MALFORMED_EVENTS, "[" * 5_000 + "\n"])
+def test_an_error_names_a_line_without_an_event(tmp_path: Path, line: str) -> None:
     path = tmp_path / "log"
     path.write_text(_line(1, seconds=1.0) + line + _line(2, seconds=2.0))
     for read in (lambda: list(steps_of(path)), lambda: seconds_trained(path)):
@@ -70,15 +70,15 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
         seconds_trained(path)
 
 
-@pytest.mark.parametrize("half", ["", _line(2)[:9]])
-def test_a_follower_hears_what_is_added(tmp_path: Path, half: str) -> None:
-    """Half a line of a run that died is dropped by the next one, which the follower hears whole."""
+@pytest.mark.parametrize("beginning", ["", _line(2)[:9]])
+def test_a_follower_reads_added_events(tmp_path: Path, beginning: str) -> None:
+    """The next run drops half a line of a dead run, and the follower reads the new line whole."""
     path = tmp_path / "log"
-    path.write_text(_line(1) + half)
-    heard: list[dict[str, Any]] = []
-    follower = Follower(path, heard.append)
+    path.write_text(_line(1) + beginning)
+    events: list[dict[str, Any]] = []
+    follower = Follower(path, events.append)
     follower.poll()
-    assert heard == []
+    assert events == []
     log = TelemetryLog(path)
     log.write("step", {"step": 2, "loss": 1.0})
     follower.poll()
@@ -87,7 +87,7 @@ def test_a_follower_hears_what_is_added(tmp_path: Path, half: str) -> None:
     log.write("train_complete", {})
     follower.poll()
 
-    assert [(line["event"], line["payload"].get("step")) for line in heard] == [
+    assert [(line["event"], line["payload"].get("step")) for line in events] == [
         ("step", 2),
         ("step", 3),
         ("train_complete", None),
@@ -95,35 +95,35 @@ def test_a_follower_hears_what_is_added(tmp_path: Path, half: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20, -1])
-def test_a_line_that_is_not_whole_waits(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_line_waits(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "log"
-    heard: list[dict[str, Any]] = []
-    follower = Follower(path, heard.append)
+    events: list[dict[str, Any]] = []
+    follower = Follower(path, events.append)
     line = _line(2, note="größer")
     path.write_text(_line(1) + line[:cut])
     follower.poll()
-    assert [entry["payload"]["step"] for entry in heard] == [1]
+    assert [entry["payload"]["step"] for entry in events] == [1]
     path.write_text(_line(1) + line)
     follower.poll()
 
-    assert [entry["payload"]["step"] for entry in heard] == [1, 2]
+    assert [entry["payload"]["step"] for entry in events] == [1, 2]
 
 
-def test_what_was_done_again_counts_once(tmp_path: Path) -> None:
-    """In its place, with the figures of the last time; other events and half a line are passed over."""
+def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
+    """In its place, with its last figures; other events and half a line are skipped."""
     lines = [_line(number, loss=number / 10) for number in (1, 2, 3)]
     path = tmp_path / "log"
     path.write_text("".join([*lines, _start("checkpoint-1"), _line(2, loss=9.0), _line(3, loss=8.0), _line(4)[:-1]]))
 
     assert list(steps_of(path)) == [{"step": 1, "loss": 0.1}, {"step": 2, "loss": 9.0}, {"step": 3, "loss": 8.0}]
-    # Where a process did not say from where it goes on, the last figures of a step count all the same.
+    # The last figures of a step also count if a process did not log its checkpoint.
     path.write_text("".join(_line(n, loss=float(at)) for at, n in enumerate((1, 4, 3, 2, 3))))
     assert [(step["step"], step["loss"]) for step in steps_of(path)] == [(1, 0.0), (2, 3.0), (3, 4.0), (4, 1.0)]
 
 
 @pytest.mark.parametrize(("checkpoint", "left"), [("checkpoint-2", [1, 2]), (None, [])])
-def test_what_was_taken_back_is_no_step(tmp_path: Path, checkpoint: str | None, left: list[int]) -> None:
-    """A run that goes on from an earlier checkpoint: what came after that was trained, and is gone."""
+def test_steps_after_a_resumed_checkpoint_do_not_count(tmp_path: Path, checkpoint: str | None, left: list[int]) -> None:
+    """They were trained and are lost; only their seconds count."""
     path = tmp_path / "log"
     path.write_text("".join([*(_line(number, seconds=float(number)) for number in (1, 2, 3)), _start(checkpoint)]))
 
@@ -132,7 +132,7 @@ def test_what_was_taken_back_is_no_step(tmp_path: Path, checkpoint: str | None, 
     assert seconds_trained(tmp_path / "none") == 0.0
 
 
-def test_the_loss_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:
+def test_the_loss_of_a_run_is_the_mean_of_its_updates(tmp_path: Path) -> None:
     lines = [
         _start(None),
         _line(3, num_updates=3, loss=2.0, num_tokens=30),
@@ -174,7 +174,7 @@ def test_a_long_log_is_never_in_memory(tmp_path: Path, read: Callable[[Path], ob
 def test_a_curve_of_many_steps_is_thinned_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: dict[int, float]
 ) -> None:
-    """To means of neighbours, whenever there are too many; what is left at the end is a mean of fewer."""
+    """To means of neighbours, whenever there are too many; the last one may be a mean of fewer."""
     monkeypatch.setattr(telemetry_log, "_MOST_LOSSES", 4)
     (tmp_path / "log").write_text("".join(_line(step, loss=float(step)) for step in range(1, number + 1)))
 
@@ -198,5 +198,5 @@ def _event(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_plan_says_how_many_steps_and_how_long(fields: dict[str, Any], line: str) -> None:
+def test_formats_a_plan_with_steps_and_minutes(fields: dict[str, Any], line: str) -> None:
     assert format_plan(_event(**fields)) == line

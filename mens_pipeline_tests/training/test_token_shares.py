@@ -1,4 +1,4 @@
-"""Kinds of rows by their shares of the shown tokens, wherever a run ends."""
+"""Shares of kinds of rows in the shown tokens, wherever a run ends."""
 
 from collections import Counter
 from itertools import accumulate, pairwise
@@ -27,7 +27,7 @@ _SIZES |= {"gradient_accumulation_steps": 1}
 
 
 def _rows(seed: int = 0, **counts: int) -> list[Row]:
-    """So many rows of each kind; each kind has lengths and difficulties of its own."""
+    """Make rows of each kind, with other lengths for each kind."""
     random = Random(seed)  # noqa: S311 - reproducible rows, no secret
     rows = []
     for number, (kind, count) in enumerate(counts.items()):
@@ -56,7 +56,7 @@ def _count(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, 
     return [(kind, share, counts[kind]) for kind, share in wanted.items()]
 
 
-# Training in the same process makes numbers next to zero zero.
+# Training in the same process sets subnormal numbers to zero.
 _NAMED = st.dictionaries(
     st.sampled_from(("task", "repair", "raw")), st.floats(0, 0.33, allow_subnormal=False), max_size=3
 )
@@ -71,7 +71,7 @@ def test_every_beginning_of_a_run_has_the_shares(
     seed: int,
     curriculum: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """Of tokens, up to what a window holds of a kind; as long as no kind was shown as often as it may be."""
+    """Up to the tokens of a window, and unless a kind was shown as often as it may be."""
     rows = _rows(seed, **dict(zip(("vox_codegen", "task", "repair", "raw"), counts, strict=True)))
     kinds = sorted({row.kind for row in rows})
     named = named or {"task": 0.3}
@@ -84,11 +84,11 @@ def test_every_beginning_of_a_run_has_the_shares(
         category_alpha=0.6,
     )
     plan = plan_of(rows, recipe)
-    there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in kinds}
-    wanted = compute_shares(there, named)
-    whole = sum(there.values())
-    is_bounded = any(share * whole > MOST_PASSES * there[kind] for kind, share in wanted.items())
-    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _count(rows, wanted) if share)
+    num_tokens = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in kinds}
+    wanted = compute_shares(num_tokens, named)
+    whole = sum(num_tokens.values())
+    is_bounded = any(share * whole > MOST_PASSES * num_tokens[kind] for kind, share in wanted.items())
+    mean = 1 / sum(share / (num_tokens[kind] / number) for kind, share, number in _count(rows, wanted) if share)
     window = 400 * mean
     beginnings = list(accumulate((_tokens(rows, batch) for batch in plan.batches), lambda done, more: done + more))
 
@@ -102,7 +102,7 @@ def test_every_beginning_of_a_run_has_the_shares(
 
 
 @pytest.mark.parametrize("num_steps", [20, 50, 80, 118, 150])
-def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
+def test_a_short_run_has_the_shares_of_a_long_one(num_steps: int) -> None:
     """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, five before."""
     rows = _rows(vox_codegen=1500, task=600, template=200, repair=150, raw=60)
     named = {"task": 0.45, "raw": 0.1, "repair": 0.05}
@@ -116,8 +116,8 @@ def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1024, 2048, 8192])
-def test_little_is_padding(at_once: int) -> None:
-    """Windows hold enough rows to find some of like length, however many a GPU takes; micro-batches are nearly full."""
+def test_micro_batches_have_little_padding(at_once: int) -> None:
+    """Windows hold enough rows of similar length for micro-batches of any size, which are nearly full."""
     rows = _rows(vox_codegen=1500, task=600, repair=150)
     sizes = _SIZES | {"max_tokens_per_batch": at_once, "per_device_train_batch_size": 256}
     plan = plan_of(rows, Recipe(**sizes, token_shares={"task": 0.45}))
@@ -128,28 +128,28 @@ def test_little_is_padding(at_once: int) -> None:
     assert padded / len(plan.batches) > 0.9 * at_once * 0.95
 
 
-def test_a_kind_that_runs_out_begins_anew_up_to_a_bound() -> None:
-    """Each row as often as the others of its kind; never more than four times an epoch."""
+def test_a_small_kind_repeats_up_to_a_limit() -> None:
+    """Each row comes as often as the others of its kind, at most four times in an epoch."""
     rows = _rows(vox_codegen=800, task=40, raw=4)
     plan = plan_of(rows, Recipe(**_SIZES, token_shares={"task": 0.25, "raw": 0.3}))
-    often = Counter(row for batch in plan.batches for row in batch)
-    task = [often[row] for row, example in enumerate(rows) if example.kind == "task"]
-    raw = [often[row] for row, example in enumerate(rows) if example.kind == "raw"]
+    counts = Counter(row for batch in plan.batches for row in batch)
+    task = [counts[row] for row, example in enumerate(rows) if example.kind == "task"]
+    raw = [counts[row] for row, example in enumerate(rows) if example.kind == "raw"]
 
     assert max(task) - min(task) <= 1 < min(task)
     assert set(raw) == {MOST_PASSES}
 
 
-def test_what_an_epoch_leaves_out_comes_in_the_next() -> None:
+def test_the_next_epoch_shows_rows_that_were_left_out() -> None:
     rows = _rows(vox_codegen=300, task=300)
-    there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in ("task", "vox_codegen")}
-    half = there["vox_codegen"] / sum(there.values()) / 2
+    num_tokens = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in ("task", "vox_codegen")}
+    half = num_tokens["vox_codegen"] / sum(num_tokens.values()) / 2
     plan = plan_of(rows, Recipe(**{**_SIZES, "num_train_epochs": 2}, token_shares={"vox_codegen": half}))
-    often = Counter(row for batch in plan.batches for row in batch if rows[row].kind == "vox_codegen")
+    counts = Counter(row for batch in plan.batches for row in batch if rows[row].kind == "vox_codegen")
 
-    assert len(often) >= 298
-    assert max(often.values()) <= 2
-    assert sum(often.values()) == pytest.approx(300, abs=2)
+    assert len(counts) >= 298
+    assert max(counts.values()) <= 2
+    assert sum(counts.values()) == pytest.approx(300, abs=2)
 
 
 def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
@@ -163,7 +163,7 @@ def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed: int) -> None:
+def test_shows_the_only_easy_row_of_a_kind_with_a_weight_below_one(seed: int) -> None:
     hard = [Row(50, 9, "function", "task") for _ in range(400)]
     rows = [*hard, Row(50, 1, "function", "task"), Row(50, 9, "actor", "task")]
     rows += [Row(50, 1, "table", "vox_codegen") for _ in range(100)]
@@ -188,12 +188,10 @@ def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed
         ({"a": 0, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 0}),
     ],
 )
-def test_kinds_without_a_share_share_the_rest_by_their_size(
-    named: dict[str, float], expected: dict[str, float]
-) -> None:
-    """What is asked for a kind that is not there, or for nobody, goes to all in proportion.
+def test_kinds_without_a_share_divide_the_rest_by_size(named: dict[str, float], expected: dict[str, float]) -> None:
+    """The shares of missing kinds go to all others in proportion.
 
-    Where there is no rest, they have the share of their tokens among all.
+    If there is no rest, these kinds have the share of their tokens among all.
     """
     assert compute_shares({"a": 300, "b": 100, "c": 600}, named) == pytest.approx(expected)
 
@@ -204,8 +202,8 @@ def test_kinds_without_a_share_share_the_rest_by_their_size(
     [(2, 4 * 0.002), (100, 4 * 0.1), (400, 0.5), (900, 0.9)],
     ids=["few", "more", "as many as programs", "most"],
 )
-def test_what_users_accepted_has_four_times_its_size(kind: str, tokens: int, share: float) -> None:
-    """Up to the share of programs of the workspace; the named ones have what is left of all."""
+def test_rows_from_users_have_four_times_their_share(kind: str, tokens: int, share: float) -> None:
+    """Up to the share of programs of the workspace; the named kinds get the rest."""
     named = {"vox_codegen": 0.5, "task": 0.5}
     found = compute_shares({kind: tokens, "vox_codegen": 500 - tokens // 2, "task": 500 - tokens // 2}, named)
 
@@ -214,21 +212,21 @@ def test_what_users_accepted_has_four_times_its_size(kind: str, tokens: int, sha
 
 @pytest.mark.parametrize("num_steps", [162, 400])
 @pytest.mark.parametrize("kind", sorted(FROM_USERS))
-def test_one_row_that_a_user_accepted_is_shown_by_a_short_run(kind: str, num_steps: int) -> None:
+def test_a_short_run_shows_a_single_row_from_a_user(kind: str, num_steps: int) -> None:
     """Among the rows of the seed data, with the shares of `cpu_demo`, on a slow machine as well."""
     named = load_named(PRESETS)["cpu_demo"].values
     recipe = Recipe(**{**_SIZES, **named, "max_steps": num_steps})
     rows = [*_rows(task=1170, observed=700, vox_codegen=1200, template=600, infill=1600), Row(60, kind=kind)]
-    often = Counter(row for batch in plan_of(rows, recipe).batches for row in batch)
+    counts = Counter(row for batch in plan_of(rows, recipe).batches for row in batch)
 
     assert sum(len(row) for row in rows) > 1.7 * 400 * 1024
-    assert 0 < often[len(rows) - 1] <= MOST_PASSES
+    assert 0 < counts[len(rows) - 1] <= MOST_PASSES
 
 
 @pytest.mark.seed_row(11, 52, 60)
 @pytest.mark.slow
-def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp_path: Path) -> None:
-    """Of each thing that makes rows, beside programs of the workspace; nothing warns of one that is left out."""
+def test_the_default_shares_show_a_row_of_every_kind(tiny_base: Path, tmp_path: Path) -> None:
+    """Of each source of rows, beside programs of the workspace; no note names a kind without rows."""
     recipe = load_named(PRESETS)["cpu_demo"].values["token_shares"]
     extra = [
         TrainingPair(prompt=f"Do {family}.", response="fn f() { }", lane=lane, task_family=family, tests=tests)
@@ -253,7 +251,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
 
 
 def test_the_account_by_kind_adds_up() -> None:
-    """Rows there, shown and too long; the most shown comes first in the line for people."""
+    """The kind with the most tokens comes first in the line for people."""
     columns = build_columns(Row(length, kind=kind) for kind, length in (("a", 10), ("a", 30), ("b", 20)))
     none: Any = ()
     examples = Examples(train=none, columns=columns, too_long={"a": (1, 60), "c": (2, 900)}, seen=6)

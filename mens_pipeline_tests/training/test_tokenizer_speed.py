@@ -1,4 +1,4 @@
-"""How fast requests and answers become tokens."""
+"""The speed at which requests and completions become tokens."""
 
 from pathlib import Path
 

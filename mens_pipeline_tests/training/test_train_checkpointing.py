@@ -1,4 +1,4 @@
-"""Layers that compute their activations again: fewer of them train the same adapter."""
+"""Layers that recompute their activations: their number does not change the adapter."""
 
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "hybrid"])
-def test_the_adapter_is_the_same_however_many_layers_compute_again(
+def test_the_adapter_does_not_depend_on_recomputed_layers(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Bit for bit, with dropout and the loss of a GPU; of every second layer, every second one does."""
+    """Bit for bit, with dropout and the loss of a GPU."""
     from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
 
     base = tiny_base if kind == "llama" else write_vision_base(tmp_path / "vision")
-    begun, weights, computed = train._trainer, [], []  # noqa: SLF001 - to look at what it makes
+    make_trainer, weights, computed = train._trainer, [], []  # noqa: SLF001 - to look at what it makes
     trainers: list[Any] = []
 
-    def as_on_a_gpu(*given: Any) -> Any:
-        trainers.append(begun(*given))
+    def make_gpu_trainer(*given: Any) -> Any:
+        trainers.append(make_trainer(*given))
         trainers[-1].scores_labels_alone = False
         return trainers[-1]
 
-    monkeypatch.setattr(train, "_trainer", as_on_a_gpu)
+    monkeypatch.setattr(train, "_trainer", make_gpu_trainer)
     for every_n in (None, 0, 1, 2):
         fields: dict[str, Any] = {"max_steps": 3, "lora_dropout": 0.1, "checkpoint_every_n_layers": every_n}
         run = prepare_fast(base, tmp_path / str(every_n), **fields)

@@ -1,4 +1,4 @@
-"""A train set that is encoded once: what is kept, when it is made again, and that the rows are the same."""
+"""Encoded train sets: when they are cached, when they are encoded again, and that their rows are right."""
 
 import os
 import time
@@ -51,7 +51,7 @@ def _open(encoding: Encoding, folder: Path) -> Examples:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the shards that are encoded from now on."""
     names: list[str] = []
-    write = train_rows._write_shard  # noqa: SLF001 - what is watch
+    write = train_rows._write_shard  # noqa: SLF001 - the watched function
 
     def watch(encoding: Encoding, path: Path, number: int) -> None:
         names.append(path.name)
@@ -62,7 +62,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
-    """In the order of the train set, each once, with the ids that the tokenizer gives; rows that measure as well."""
+    """In the order of the train set, each once, with the ids of the tokenizer; also rows that measure."""
     folder, _ = _encode(encoding)
     several = _open(encoding, folder)
     one = encode_examples(pairs(_ROWS), _RECIPE, FileTokenizer(encoding.base_path), _SYSTEM)
@@ -79,7 +79,7 @@ def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -> None:
+def test_two_processes_write_the_shards_of_one(encoding: Encoding, tmp_path: Path) -> None:
     folder, _ = _encode(encoding)
     digest = digest_of(encoding.train_path)
     again = encode_train_set(encoding, digest, tmp_path / "other", workers=2)
@@ -103,7 +103,7 @@ def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None
 
 
 def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> None:
-    """What changes which rows are shown changes no ids; window and order at a cursor, tokenizer and rows do."""
+    """Only window and order at a cursor, the tokenizer and rows change the ids."""
     folder, lines = _encode(encoding)
     number = len(encoding.paths(folder))
     assert len(written) == number
@@ -126,8 +126,8 @@ def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> Non
     assert not encoding.paths(refused)[-1].exists()
 
 
-def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: list[str]) -> None:
-    """One changed byte, half a file, a shard that was written without its hash: that one alone, with the same bytes."""
+def test_a_damaged_shard_is_named_and_encoded_again(encoding: Encoding, written: list[str]) -> None:
+    """One changed byte, half a file, a shard without its hash: only these are encoded, with the same bytes."""
     folder, _ = _encode(encoding)
     first, second, third, *_ = paths = encoding.paths(folder)
     before = [path.read_bytes() for path in paths]
@@ -144,7 +144,7 @@ def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: li
     assert lines[2].startswith(f"{third}: a shard without its SHA-256. ")
 
 
-def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp_path: Path) -> None:
+def test_training_rejects_an_incomplete_shard(tiny_base: Path, tmp_path: Path) -> None:
     job = prepare_fast(tiny_base, tmp_path).job
     path = job.rows_path / "00000.arrow"
     path.write_bytes(path.read_bytes()[:100])
@@ -201,7 +201,7 @@ def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding)
     assert (old.exists(), recent.exists(), folder.exists()) == (False, True, True)
 
 
-def test_held_out_rows_are_looked_for_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compares_held_out_rows_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
     first = prepare_fast(tiny_base, tmp_path).preflight["notes"]
     monkeypatch.setattr(prepare, "trained_heldout", lambda *_: pytest.fail("read again"))

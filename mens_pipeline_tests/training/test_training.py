@@ -1,4 +1,4 @@
-"""Training on a tiny base: what changes, what does not, and that the arithmetic is right."""
+"""Training on a tiny base: changed and unchanged weights, and the arithmetic."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, train_here, trainer_of
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn about their own future changes
 
 
 def _adapter(run: PreparedRun) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _adapter(run: PreparedRun) -> dict[str, Any]:
 
 @pytest.mark.seed_row(12, 57)
 def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_base: Path, tmp_path: Path) -> None:
-    """Seven linear layers in each of two blocks, two matrices each; the quantised base stays as it was, bit for bit."""
+    """Seven linear layers in each of two blocks, two matrices each; the quantised base stays the same, bit for bit."""
     result = train_here(prepare_fast(tiny_base, tmp_path, max_steps=1))
 
     assert result["num_adapter_matrices"] == result["num_changed_matrices"] == 7 * LAYERS * 2
@@ -57,7 +57,7 @@ def _flip_a_bit(tensor: torch.Tensor) -> None:
 
 
 @pytest.mark.seed_row(12)
-def test_the_hash_of_a_base_tells_any_bit_and_the_order(tiny_base: Path, tmp_path: Path) -> None:
+def test_the_hash_of_a_base_depends_on_every_bit_and_the_order(tiny_base: Path, tmp_path: Path) -> None:
     """Of weights in four bits, of their scales, and of others."""
     from mens_pipeline.training.qlora import checksums  # noqa: PLC0415 - loads the deep learning stack
 
@@ -102,7 +102,7 @@ def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> No
     assert {name.split(".")[-3] for name in _adapter(run)} == {"q_proj", "v_proj"}
 
 
-def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) -> None:
+def test_rejects_unknown_layers(tiny_base: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("c_attn", "lm_head")):
         run = prepare_fast(tiny_base, tmp_path / str(number), max_steps=1, target_modules=name)
         with pytest.raises(
@@ -111,7 +111,7 @@ def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) 
             train_here(run)
 
 
-def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
+def test_accumulated_micro_batches_equal_one_batch(tiny_base: Path, tmp_path: Path) -> None:
     at_once = prepare_fast(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
     one_by_one = prepare_fast(
         tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
@@ -127,9 +127,9 @@ def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path
 
 @pytest.mark.parametrize("early", [0, 3])
 def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: Path, early: int) -> None:
-    """Scoring them alone gives what all logits would give; prompt and padding count for nothing; rows weigh.
+    """Scoring only these gives the loss of all logits; prompt and padding do not count, and rows have weights.
 
-    Also where labels stand among the tokens that all rows begin with.
+    Also if labels are among the tokens that all rows begin with.
     """
     trainer, batch = trainer_of(prepare_fast(tiny_base, tmp_path))
     batch["labels"][0, 2 : 2 + early] = batch["input_ids"][0, 2 : 2 + early]
@@ -147,8 +147,8 @@ def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: P
 
 
 @pytest.mark.seed_row(56)
-def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_path: Path) -> None:
-    """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
+def test_the_base_is_in_four_bits_and_the_adapter_in_float32(tiny_base: Path, tmp_path: Path) -> None:
+    """NF4 with quantised scales in every linear layer except the head; float32 in every matrix that trains."""
     from bitsandbytes.nn import Linear4bit
 
     trainer, _ = trainer_of(prepare_fast(tiny_base, tmp_path))
@@ -176,7 +176,7 @@ def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
-def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
+def test_zero_and_nonfinite_gradients_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
     trainer, batch = trainer_of(prepare_fast(tiny_base, tmp_path))
     trainer.compute_loss(trainer.model, batch).backward()
     for parameter in trainer.model.parameters():
@@ -187,8 +187,8 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
         trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - the function under test
 
 
-def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
-    """A line for each step with all its figures; the loss falls; nothing of the padding is counted."""
+def test_a_run_logs_every_step(tiny_base: Path, tmp_path: Path) -> None:
+    """With all figures of each step; the loss falls, and padding is not counted."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
     result = train_here(run)
     steps = list(steps_of(run.job.run_dir / TELEMETRY))
@@ -203,7 +203,7 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_with_the_lowest_loss_becomes_the_adapter(tiny_base: Path, tmp_path: Path) -> None:
-    """Of four and the last one, by rows that do not train: here of other signs, which a longer training unlearns."""
+    """By rows that do not train: here of other characters, whose loss a longer training raises."""
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
     fields: dict[str, Any] = {"validation_split_ratio": CONTRARY, "max_steps": 11, "save_steps": 4}
@@ -221,15 +221,15 @@ def test_the_checkpoint_with_the_lowest_loss_becomes_the_adapter(tiny_base: Path
     assert not any(matrix.equal(last[name]) for name, matrix in kept.items())
 
 
-def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
+def test_fewer_log_lines_cover_all_updates(tiny_base: Path, tmp_path: Path) -> None:
     """Tokens and time of each update count, also of those after the last whole line; the adapter is the same."""
     often, seldom = (prepare_fast(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
-    each, all_told = train_here(often), train_here(seldom)
+    each, total = train_here(often), train_here(seldom)
     lines = list(steps_of(seldom.job.run_dir / TELEMETRY))
     weights = [(run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in (often, seldom)]
 
     assert [(step["step"], step["num_updates"]) for step in lines] == [(1, 1), (2, 1), (3, 1), (4, 1)]
-    assert all_told["trained_tokens"] == each["trained_tokens"]
+    assert total["trained_tokens"] == each["trained_tokens"]
     assert weights[0] == weights[1]
 
     rare = prepare_fast(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
@@ -241,7 +241,7 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
     assert result["seconds"] == pytest.approx(lines[-1]["seconds"])
 
 
-def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_base_without_a_padding_token_trains(tiny_base: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     shutil.copytree(tiny_base, base)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):

@@ -1,4 +1,4 @@
-"""How much a row counts, and which files measure."""
+"""Weights of rows, and files that measure the loss."""
 
 from typing import Any
 

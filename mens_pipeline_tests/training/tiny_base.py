@@ -39,7 +39,7 @@ def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
 ) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder.
 
-    The `tokenizer` knows the control tokens of ChatML; None for one of single bytes. `inner` is the width behind the
+    The `tokenizer` knows the control tokens of ChatML; None for one of single bytes. `inner` is the width after the
     attention, None for twice `hidden`.
     """
     return write_random_base(
@@ -67,11 +67,11 @@ def write_tiny_hybrid(folder: Path, tokenizer: "Tokenizer | None" = None, **size
 def write_random_base(
     folder: Path, tokenizer: "Tokenizer | None", *, are_vectors_random: bool = False, **fields: Any
 ) -> Path:
-    """A model of a configuration as a Hugging Face folder, with random weights, and biases and norms if asked for."""
+    """A model of a configuration as a Hugging Face folder, with random weights, and biases and norms if requested."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-    chosen = tokenizer if tokenizer is not None else _of_bytes()
+    chosen = tokenizer if tokenizer is not None else _make_byte_tokenizer()
     wrapped = PreTrainedTokenizerFast(tokenizer_object=chosen, eos_token=IM_END, pad_token=IM_END)
     wrapped.chat_template = TEMPLATE
     torch.manual_seed(0)
@@ -87,7 +87,7 @@ def write_random_base(
     return folder
 
 
-def _of_bytes() -> "Tokenizer":
+def _make_byte_tokenizer() -> "Tokenizer":
     from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415 - likewise
     from tokenizers.decoders import ByteLevel  # noqa: PLC0415 - likewise
 
