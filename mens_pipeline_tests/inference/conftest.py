@@ -1,4 +1,4 @@
-"""A trained run, as tests of evaluation have it, and the tiny base as a model and its tokenizer."""
+"""The trained run of the tests of evaluation, and the tiny base as a model and its tokenizer."""
 
 from pathlib import Path
 from typing import Any

@@ -14,7 +14,7 @@ from mens_pipeline.delivery.gguf import write_gguf
 
 
 @contextmanager
-def llama_server(  # noqa: PLR0913 - what a server is told
+def llama_server(  # noqa: PLR0913 - the options of a server
     folder: Path, file_type: GgufType = "f32", *, port: int = 0, threads: int = 1, slots: int = 1, context: int = 512
 ) -> Iterator[str]:
     """Write the model as GGUF, serve it in this process until the block ends, and yield the address."""

@@ -1,4 +1,4 @@
-"""A completion begins with the word before the cursor, in whatever tokens the model likes best."""
+"""A completion begins with the word before the cursor, in the tokens that the model prefers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from mens_pipeline.language.surroundings import Surroundings
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """Of pieces of words, with their blanks, as SmolLM2 and Qwen have them."""
+    """A tokenizer of parts of words, with their blanks, like those of SmolLM2 and Qwen."""
     from transformers import PreTrainedTokenizerFast
 
     inner = Tokenizer(models.BPE())
@@ -30,7 +30,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="module")
 def sentencepiece() -> Any:
-    """Of pieces whose blank the decoder leaves out at the beginning of a text, as Gemma has them."""
+    """A tokenizer whose decoder leaves out a blank at the beginning of a text, like that of Gemma."""
     from transformers import PreTrainedTokenizerFast
 
     inner = Tokenizer(models.BPE())
@@ -40,7 +40,7 @@ def sentencepiece() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner)
 
 
-def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any, sentencepiece: Any) -> None:
+def test_tokens_fit_if_they_spell_the_word_or_more(tokenizer: Any, sentencepiece: Any) -> None:
     """A blank that a decoder leaves out counts."""
     texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
     assert (" return" in texts, "return" in texts) == (True, False)
@@ -52,7 +52,7 @@ def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any, sentencepiece: An
 
 
 @pytest.mark.parametrize("word", [" re", " return", " retry_", "tot", " q7"])
-def test_whatever_is_likely_the_word_is_spelled(tokenizer: Any, word: str) -> None:
+def test_spells_the_word_whatever_tokens_are_likely(tokenizer: Any, word: str) -> None:
     import torch
 
     for seed in range(20):
@@ -70,7 +70,7 @@ def test_whatever_is_likely_the_word_is_spelled(tokenizer: Any, word: str) -> No
 
 @pytest.fixture(scope="module")
 def complete(tiny_base: Path) -> Callable[..., str]:
-    """What a model of random weights writes, whose tokens are single bytes."""
+    """Complete with a model of random weights, whose tokens are single bytes."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model, own = AutoModelForCausalLM.from_pretrained(tiny_base).eval(), AutoTokenizer.from_pretrained(tiny_base)
@@ -95,12 +95,12 @@ def complete(tiny_base: Path) -> Callable[..., str]:
     return complete
 
 
-def test_the_engine_begins_with_it(complete: Callable[..., str]) -> None:
+def test_a_completion_begins_with_the_word(complete: Callable[..., str]) -> None:
     for sample in range(4):
         assert complete(" total", sample).startswith(" total")
 
 
-def test_a_piece_that_is_held_to_the_syntax_begins_with_it(complete: Callable[..., str], tiny_base: Path) -> None:
+def test_a_constrained_piece_begins_with_the_word(complete: Callable[..., str], tiny_base: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 

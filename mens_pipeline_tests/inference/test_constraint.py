@@ -1,4 +1,4 @@
-"""A model that is held to the language writes programs, whatever it would rather write."""
+"""A constrained model writes programs, whatever tokens it prefers."""
 
 import json
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def _complete(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Sl
     ],
     ids=["greedy, short", "sampled", "script, hot", "ui"],
 )
-def test_every_answer_is_a_program_that_ended(model: Any, tokenizer: Any, mode: Mode, changes: dict[str, Any]) -> None:
+def test_every_completion_is_a_whole_program(model: Any, tokenizer: Any, mode: Mode, changes: dict[str, Any]) -> None:
     rows = _complete(model, tokenizer, mode, **changes)
     texts = [tokenizer.decode(row.tokens, skip_special_tokens=True) for row in rows]
     modules = [analyze(text, mode).module for text in texts]
@@ -65,7 +65,7 @@ def test_every_answer_is_a_program_that_ended(model: Any, tokenizer: Any, mode: 
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -> None:
+def test_the_choice_equals_that_of_a_full_mask(tokenizer: Any, temperature: float) -> None:
     import torch
 
     torch.manual_seed(0)
@@ -86,7 +86,7 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
         ]
         masked = torch.full_like(scores, -torch.inf)
         masked[alive] = scores[alive]
-        # Bytes of characters outside ASCII and the end of the turn have tests of their own.
+        # Bytes of characters outside ASCII and the end of the turn have their own tests.
         outside = [token for token in range(len(tokenizer)) if token in stop or not tokenizer.decode([token]).isascii()]
         scores[outside] = masked[outside] = -torch.inf
         chosen = constraint.choose(scores, Sampler(temperature, 1.0, str(step)))
@@ -114,7 +114,7 @@ def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
     return GenerationJob(generations={"all": asked}, run_dir=folder, lock_path=folder / "lock")
 
 
-def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
+def test_several_completions_have_a_likelihood(tiny_base: Path, tmp_path: Path) -> None:
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
     generate(job := _job(tiny_base, tmp_path, decoding))
     several = list(read_models(job.completions("all"), Completion))
@@ -125,7 +125,7 @@ def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path
     assert {completion.likelihood for completion in read_models(job.completions("all"), Completion)} == {None}
 
 
-def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
+def test_completions_that_are_not_programs_are_written_again(tiny_base: Path, tmp_path: Path) -> None:
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
     last = json.loads((tmp_path / TELEMETRY).read_text().splitlines()[-1])
@@ -182,12 +182,12 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
         ("}}} a\n a\n a\n", False),
     ],
 )
-def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
+def test_detects_repetition(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
     assert would_run_away("", text) is expected
     assert any(would_run_away(text[:end], text[end : end + 3]) for end in range(0, len(text), 3)) is expected
 
 
-def test_hardly_any_program_of_people_repeats_itself() -> None:
+def test_hardly_any_golden_program_repeats_itself() -> None:
     found = {name for name, source in golden_programs().items() if would_run_away("", source)}
 
     assert found == {"app/loading_reef_gallery.vox"}
@@ -206,19 +206,19 @@ def test_hardly_any_program_of_people_repeats_itself() -> None:
         ("", "\n"),
     ],
 )
-def test_a_program_that_runs_away_is_closed_soon(tokenizer: Any, start: str, again: str) -> None:
-    """Though the model would write the same for ever, and returns to it wherever a token of it is refused."""
+def test_a_runaway_program_is_closed_soon(tokenizer: Any, start: str, again: str) -> None:
+    """Although the model prefers to repeat the same text for ever."""
     import torch
 
     end = tokenizer.eos_token_id
     constraint, scores = Constraint(tokenizer, frozenset({end}), Mode.SOURCE, 1_024), torch.zeros(len(tokenizer))
-    wanted, ids = list(tokenizer.encode(start, add_special_tokens=False)), list[int]()
-    round_ = list(tokenizer.encode(again, add_special_tokens=False))
+    pending, ids = list(tokenizer.encode(start, add_special_tokens=False)), list[int]()
+    repeated = list(tokenizer.encode(again, add_special_tokens=False))
     scores[tokenizer.encode("a(b)1", add_special_tokens=False)] = 0.1
     while not ids or ids[-1] != end:
-        wanted = wanted or [*round_]
+        pending = pending or [*repeated]
         favoured = scores.clone()
-        favoured[wanted.pop(0)] = 1.0
+        favoured[pending.pop(0)] = 1.0
         ids.append(constraint.choose(favoured, Sampler(0.0, 1.0, "")))
     text = tokenizer.decode(ids, skip_special_tokens=True)
 
@@ -227,7 +227,7 @@ def test_a_program_that_runs_away_is_closed_soon(tokenizer: Any, start: str, aga
     assert constraint.cut == "repetition"
 
 
-def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
+def test_draws_only_among_tokens_that_are_not_refused() -> None:
     import torch
 
     scores = torch.tensor([4.0, 3.0, 2.0, 1.0]).log()
@@ -258,8 +258,8 @@ def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
     [("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1", "\n"), ('let a = "é"', "é")],
     ids=["the end of a repeated statement", "a character outside a string"],
 )
-def test_what_may_not_come_is_not_written(tokenizer: Any, text: str, refused: str) -> None:
-    """A character outside ASCII may be written byte by byte where text stands."""
+def test_does_not_write_refused_characters(tokenizer: Any, text: str, refused: str) -> None:
+    """A character outside ASCII may be written byte by byte only in a string or comment."""
     import torch
 
     constraint = Constraint(tokenizer, frozenset({tokenizer.eos_token_id}), Mode.SOURCE, 10_000)
@@ -294,22 +294,22 @@ def _find_refused(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
     ]
 
 
-def _right() -> list[Program]:
+def _list_right_programs() -> list[Program]:
     return [Program(name, source, mode_of(name)) for name, source in sorted(right_programs().items())]
 
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    reef = Program("reef", golden_programs()["app/loading_reef_gallery.vox"], Mode.SOURCE)  # repeats itself
-    short = [program for program in _right() if len(program.source) < 500][::16]
+    reef = Program("reef", golden_programs()["app/loading_reef_gallery.vox"], Mode.SOURCE)  # a repetitive program
+    short = [program for program in _list_right_programs() if len(program.source) < 500][::16]
 
     assert _find_refused(tokenizer, [*short, reef]) == ["reef"]
 
 
 @pytest.mark.nightly
 def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: Any) -> None:
-    programs = showing_all(_right())
-    shown = set().union(*map(shown_by, programs))
+    programs = showing_all(_list_right_programs())
+    constructs = set().union(*map(shown_by, programs))
 
-    assert shown >= set(CONSTRUCTS)
-    assert shown == set().union(*map(shown_by, _right()))
+    assert constructs >= set(CONSTRUCTS)
+    assert constructs == set().union(*map(shown_by, _list_right_programs()))
     assert _find_refused(tokenizer, programs) == []

@@ -1,4 +1,4 @@
-"""Completion on a GPU; skipped where there is none."""
+"""Completion on a GPU; skipped if there is none."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text"])
-def test_a_gpu_writes_what_the_cpu_writes(kind: str, record_property: Callable[[str, object], None]) -> None:
+def test_a_gpu_writes_the_tokens_of_a_cpu(kind: str, record_property: Callable[[str, object], None]) -> None:
     model = tiny_model(kind)
     prompts = random_prompts(model)
     on_cpu = [complete_plainly(model, prompt, 20) for prompt in prompts]

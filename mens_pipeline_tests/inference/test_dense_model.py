@@ -1,4 +1,4 @@
-"""The fast forward pass of a model on the CPU, and linear layers whose weights lie otherwise."""
+"""The fast forward pass of a model on the CPU, and linear layers with other layouts of weights."""
 
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,11 @@ _DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("linear", "off"), [(PackedLinear, 1e-5), (HalfLinear, 2e-3), (EightLinear, 0.05)])
+@pytest.mark.parametrize(("linear", "tolerance"), [(PackedLinear, 1e-5), (HalfLinear, 2e-3), (EightLinear, 0.05)])
 @pytest.mark.parametrize("outputs", [80, 24])
-def test_a_product_is_that_of_the_plain_layer(
+def test_a_layer_computes_the_product_of_the_plain_layer(
     linear: Any,
-    off: float,
+    tolerance: float,
     rows: tuple[int, ...],
     bias: bool,  # noqa: FBT001 - pytest's way
     outputs: int,
@@ -46,10 +46,10 @@ def test_a_product_is_that_of_the_plain_layer(
     plain = torch.nn.Linear(48, outputs, bias=bias)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))
     replace_linear(model, linear)
-    assert [type(module) for module in model] == [torch.nn.Linear, linear], "other kinds of numbers stay"
-    given = torch.randn(*rows, 48)
+    assert [type(module) for module in model] == [torch.nn.Linear, linear], "other types stay"
+    inputs = torch.randn(*rows, 48)
     with torch.inference_mode():
-        torch.testing.assert_close(linear(plain)(given), plain(given), rtol=off, atol=off)
+        torch.testing.assert_close(linear(plain)(inputs), plain(inputs), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", _DENSE)
@@ -69,8 +69,8 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
-    """For many rows up to the rounding of float32, for few up to that of weights in float16; or of eight bits."""
+def test_logits_equal_those_of_the_library(name: str, tmp_path: Path) -> None:
+    """Up to rounding: of float32 for many rows, of weights in float16 for few, or of eight bits."""
     import torch
 
     folder = write_architecture(tmp_path, name)
@@ -110,7 +110,7 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int
 @pytest.mark.parametrize(
     "changed", [{"hidden_act": "gelu"}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}]
 )
-def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
+def test_a_model_with_other_operations_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
     folder = write_architecture(tmp_path, "llama", **changed)
     kinds = {(_FEW, False): HalfLinear, (_MANY, False): PackedLinear, (_FEW, True): EightLinear}
     for (num_rows, in_eight_bits), expected in kinds.items():
@@ -120,7 +120,7 @@ def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dic
 
 
 @pytest.mark.parametrize(("name", "biased"), [("qwen2", "q_proj"), ("mistral-windowed", "down_proj")])
-def test_a_forward_pass_that_computes_something_else_is_refused(
+def test_rejects_a_forward_pass_with_other_results(
     name: str, biased: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -144,7 +144,7 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
 
 
 @pytest.mark.parametrize(("num_rows", "in_eight_bits"), [(_MANY, False), (_FEW, False), (_MANY, True)])
-def test_a_mistake_that_rounding_could_cover_is_refused(
+def test_rejects_an_error_as_small_as_rounding(
     num_rows: int,
     in_eight_bits: bool,  # noqa: FBT001 - pytest's way
     tmp_path: Path,
@@ -168,7 +168,7 @@ def test_rounding_hardly_changes_the_likeliest_token(
     in_eight_bits: bool,  # noqa: FBT001 - pytest's way
     same: float,
 ) -> None:
-    """The adapter of the demo finds the same token likeliest in nearly all places of programs."""
+    """The adapter of the demo prefers the same token at nearly all positions of programs."""
     import torch
     from transformers import AutoTokenizer, DynamicCache
 

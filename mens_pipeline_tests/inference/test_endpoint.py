@@ -37,7 +37,7 @@ def _completions(endpoint: ChatEndpoint, requests: list[ModelRequest], time_left
         return replace(endpoint, ledger=ledger).ask(requests, lambda: time_left)
 
 
-def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
+def test_sends_requests_in_the_format_of_openai() -> None:
     with serving(lambda _content, _number: completion("fn f() { }")) as server:
         replies = _completions(_endpoint(server, temperature=0.5, max_new_tokens=99), _REQUESTS[:1])
     request = server.requests[0]
@@ -56,7 +56,7 @@ def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
     }
 
 
-def test_several_requests_are_on_their_way_at_once() -> None:
+def test_several_requests_are_sent_at_once() -> None:
     barrier = Barrier(4)
 
     def respond(_content: dict[str, Any], _number: int) -> Served:
@@ -76,8 +76,8 @@ def test_several_requests_are_on_their_way_at_once() -> None:
         *(pytest.param(503, wait, 0.01, marks=pytest.mark.slow) for wait in ("\u00b2", "\u0663", "1e9", "-1", "")),
     ],
 )
-def test_a_server_that_is_busy_is_asked_again(status: int, wait: str, first_wait: float) -> None:
-    """After the wait that it names; one that is no number is not heeded."""
+def test_repeats_a_request_to_a_busy_server(status: int, wait: str, first_wait: float) -> None:
+    """After the wait that it names; a wait that is not a number is ignored."""
     busy = Served(status, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
     with serving(lambda _content, number: busy if number < 2 else completion("x")) as server:
         replies = _completions(_endpoint(server, first_wait=first_wait), _REQUESTS[:1])
@@ -86,19 +86,19 @@ def test_a_server_that_is_busy_is_asked_again(status: int, wait: str, first_wait
     assert [reply.text for reply in replies.values()] == ["x"]
 
 
-@pytest.mark.parametrize(("time_left", "num_asked"), [(5.0, 1), (0.0, 0)], ids=["less than a wait", "time is up"])
-def test_no_request_begins_without_time(time_left: float, num_asked: int) -> None:
+@pytest.mark.parametrize(("time_left", "num_requests"), [(5.0, 1), (0.0, 0)], ids=["less than a wait", "no time"])
+def test_no_request_starts_without_enough_time(time_left: float, num_requests: int) -> None:
     with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
         assert _completions(_endpoint(server), _REQUESTS[:1], time_left=time_left) == {}
 
-    assert len(server.requests) == num_asked
+    assert len(server.requests) == num_requests
 
 
 _WRONG = Served(401, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.0.1:9/"})
 
 
 @pytest.mark.parametrize(
-    ("answer", "num_asked", "said"),
+    ("served", "num_requests", "message"),
     [
         *(
             (replace(_WRONG, status=status), 1, rf"status {status}.*MENS_EVOL_API_KEY")
@@ -109,18 +109,18 @@ _WRONG = Served(401, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.
         (Served(body={"choices": []}), 1, "Name an OpenAI-compatible address"),
     ],
 )
-def test_a_server_that_gives_no_completion_is_given_up(answer: Served, num_asked: int, said: str) -> None:
-    """One that is busy is asked again, no other; the key is not shown."""
-    with serving(lambda _content, _number: answer) as server, pytest.raises(RefusedError, match=said) as refused:
+def test_gives_up_on_a_server_without_completions(served: Served, num_requests: int, message: str) -> None:
+    """Only a busy one gets the request again; the key is not shown."""
+    with serving(lambda _content, _number: served) as server, pytest.raises(RefusedError, match=message) as refused:
         _completions(_endpoint(server, num_retries=2), _REQUESTS[:1])
 
-    assert len(server.requests) == num_asked
+    assert len(server.requests) == num_requests
     assert _KEY not in str(refused.value) + repr(_endpoint(server))
     with pytest.raises(RefusedError, match=re.escape(f"{server.url}: ConnectError")):  # nobody listens any more
         _completions(_endpoint(server), _REQUESTS[:1])
 
 
-def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
+def test_keeps_replies_received_before_a_failure(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     contents = [completion("x"), Served(401, {})]
     with serving(lambda _content, number: contents[number]) as server, pytest.raises(RefusedError, match="status 401"):
@@ -130,8 +130,8 @@ def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
     assert ledger.num_new == 1
 
 
-def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
-    """The limit, a refusal instead of text, and a server without usage, which is taken to have used all it may."""
+def test_a_reply_may_be_cut_declined_or_without_usage() -> None:
+    """The limit, a refusal instead of text, and a server without usage, which counts as if it had used all tokens."""
     contents = [completion("x", "length"), completion(None, refusal="No."), completion(None, tokens=None)]
     with serving(lambda _content, number: contents[number]) as server:
         replies = list(_completions(_endpoint(server, concurrency=1, key=None), _REQUESTS[:3]).values())
@@ -152,7 +152,7 @@ def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
         ("http://example.org/v1", "Use https"),
     ],
 )
-def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str) -> None:
+def test_rejects_an_address_that_must_not_get_the_key(url: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=advice) as info:
         ChatEndpoint(url, "m", _NOWHERE, SecretStr(_KEY))
 
@@ -164,7 +164,7 @@ def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str)
 @pytest.mark.parametrize(
     ("finish", "stopped"), [("stop", True), ("length", False), ("content_filter", False), ("tool_calls", False)]
 )
-def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
+def test_only_a_reply_with_the_reason_stop_is_complete(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
     content = completion("x", finish)
     with serving(lambda _content, _number: content) as server:
         (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()
@@ -176,19 +176,19 @@ def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:
     assert not reply.stopped
 
 
-def test_an_answer_without_an_end_is_given_up() -> None:
+def test_gives_up_on_a_reply_without_an_end() -> None:
     with (
         serving(lambda _content, _number: Served(body=b"x" * 10_000_001)) as server,
         pytest.raises(RefusedError, match=r"an answer of more than 10000000 bytes"),
     ):
         _completions(_endpoint(server), _REQUESTS[:1])
-    with dripping() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
+    with drip() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
         _completions(ChatEndpoint(url, "m", _NOWHERE, completion_seconds=0.5), _REQUESTS[:1])
 
 
 @contextmanager
-def dripping() -> Iterator[str]:
-    """A server that sends a byte every tenth of a second, each in time, until its client goes."""
+def drip() -> Iterator[str]:
+    """Run a server that sends a byte every tenth of a second, each in time, until its client leaves."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

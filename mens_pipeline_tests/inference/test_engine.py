@@ -1,4 +1,4 @@
-"""Completions of a model, many at once, each in a slot of its own."""
+"""Completions of a model, many at once, each in its own slot."""
 
 import sys
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ def _completions(
     return {(row.name, row.sample): (row.tokens, row.stopped) for row in done}
 
 
-def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
-    """Also where linear attention lets rows leave; a narrow choice is the greedy one."""
+def test_greedy_completions_equal_those_of_the_library(model: Any) -> None:
+    """Also if rows leave with linear attention; a tiny top_p gives the greedy completion."""
     import torch
 
     for one, stop in ((model, frozenset[int]()), (hybrid_model(), frozenset(range(40)))):
@@ -64,7 +64,7 @@ def test_memory_that_runs_out_ends_a_generation(model: Any, monkeypatch: pytest.
         _completions(model)
 
 
-def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
+def test_the_likelihood_of_a_completion_is_that_of_its_tokens(model: Any) -> None:
     import torch
 
     rows = _rows(Decoding(max_new_tokens=8, num_samples=2, temperature=1.0))
@@ -77,7 +77,7 @@ def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
     assert _rows(Decoding())[0].log_probability is None
 
 
-def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:
+def test_reusing_a_free_slot_does_not_change_completions(model: Any) -> None:
     prompts = [text + "?" * n for text in _PROMPTS for n in (0, 7, 90)]
     stop = frozenset(range(32, 64))
     settings: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0}
@@ -90,7 +90,7 @@ def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:
     assert len({len(tokens) for tokens, _ in together.values()}) > 3
 
 
-def test_samples_differ_and_come_again(model: Any) -> None:
+def test_samples_differ_and_are_reproducible(model: Any) -> None:
     settings: dict[str, Any] = {"max_new_tokens": 16, "num_samples": 4, "temperature": 1.0}
 
     first = _completions(model, **settings)
@@ -105,7 +105,7 @@ def test_samples_differ_and_come_again(model: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_together", [False, True])
 @pytest.mark.parametrize("kind", _KINDS)
-def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:
+def test_staggered_completions_equal_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:
     model = tiny_model(kind)
     prompts = random_prompts(model)
     ours = complete_staggered(model, prompts, 12, is_together=is_together)
@@ -115,7 +115,7 @@ def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, 
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
+def test_few_passes_read_the_prompts_of_a_step(kind: str) -> None:
     model = tiny_model(kind)
     prompts = random_prompts(model)
     plain = [complete_plainly(model, prompt, 4) for prompt in prompts]
@@ -138,7 +138,7 @@ def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
     ]
 
 
-def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
+def test_a_model_with_other_layers_completes_one_prompt_at_a_time() -> None:
     from transformers import AutoModelForCausalLM, FalconH1Config
 
     config = FalconH1Config(
@@ -154,23 +154,23 @@ def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
     assert Engine[Slot](model, frozenset(), 3).num_slots == 1
 
 
-def test_what_nobody_waits_for_leaves_and_others_go_on(model: Any) -> None:
+def test_late_and_cancelled_slots_leave_and_others_continue(model: Any) -> None:
     class Cancelled(Slot):
         is_cancelled = True
 
     late = Slot((1, 2), Sampler(0.0, 1.0, ""), 9, deadline=0.0)
     other = Slot((1, 2, 3), Sampler(0.0, 1.0, ""), 9)
     engine = Engine[Slot](model, frozenset(), 3)
-    for slot in (late, other, gone := Cancelled((5,), Sampler(0.0, 1.0, ""), 9)):
+    for slot in (late, other, cancelled := Cancelled((5,), Sampler(0.0, 1.0, ""), 9)):
         engine.admit(slot)
     ended = engine.step()
     other.deadline = 0.0
 
-    assert (ended, engine.step(), engine.slots) == ([late, gone], [other], ())
-    assert (late.end, gone.end, other.end, len(other.tokens)) == ("late", "cancelled", "late", 2)
+    assert (ended, engine.step(), engine.slots) == ([late, cancelled], [other], ())
+    assert (late.end, cancelled.end, other.end, len(other.tokens)) == ("late", "cancelled", "late", 2)
 
 
-def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
+def test_greedy_and_sampled_completions_run_together(model: Any) -> None:
     decodings = [Decoding(max_new_tokens=6, temperature=temperature) for temperature in (0.0, 1.0)]
     alone = [_completions(model, _PROMPTS[:1], max_new_tokens=6, temperature=one.temperature) for one in decodings]
     rows = [_rows(decoding, _PROMPTS[:1])[0] for decoding in decodings]
@@ -179,7 +179,7 @@ def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
     assert [row.tokens for row in rows] == [one[_PROMPTS[0], 0][0] for one in alone]
 
 
-def test_the_proof_is_run_by_itself(
+def test_the_comparison_runs_as_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_base: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["engine", "--model", str(tiny_base), "--tokens", "5"])
@@ -195,7 +195,7 @@ def test_the_proof_is_run_by_itself(
 
 
 class _Guessing(Slot):
-    """A completion whose first three guesses are what would come anyway, and the fourth is not."""
+    """A completion whose first three guesses are right, and whose fourth is wrong."""
 
     coming: Sequence[int] = ()
 
@@ -206,7 +206,7 @@ class _Guessing(Slot):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("kind", _KINDS)
-def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: float) -> None:
+def test_guessed_tokens_need_fewer_passes(kind: str, temperature: float) -> None:
     model, written, passes = tiny_model(kind), list[list[int]](), list[int]()
     for coming in ((), written):
         slot = _Guessing(tuple(range(3, 40)), Sampler(temperature, 1.0, "x"), 60)
@@ -225,7 +225,7 @@ def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: floa
     assert passes[1] == 59 if kind == "qwen3_5_text" else 15 <= passes[1] <= 20
 
 
-def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
+def test_a_guess_repeats_the_continuation_of_the_last_tokens() -> None:
     slot = Slot((1, 2, 3, 4, 9, 2, 3, 5, 6, 7), Sampler(0.0, 1.0, ""), 8)
     slot.tokens += [1, 2, 3]
     assert slot.guess(2) == (4, 9)
@@ -238,7 +238,7 @@ def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_step_waits_for_the_device_twice(kind: str) -> None:
-    """For the tokens that were chosen, and where the library asks whether its mask hides anything; not once a layer."""
+    """Once for the chosen tokens and once for the mask of the library, not once per layer."""
     from torch.overrides import TorchFunctionMode
 
     waited: list[str] = []

@@ -1,4 +1,4 @@
-"""Several processes that divide the requests of a generation: the completions of one process, and none left behind."""
+"""Several processes divide the requests of a generation, write the completions of one process, and all end."""
 
 import json
 import os
@@ -33,12 +33,12 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.jobs.processes import do_here, job_processes, process_of_rank
 
 _GREEDY: Final = Decoding(max_new_tokens=24, syntax=Syntax.FALLBACK)
-_DRAWN: Final = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
+_SAMPLED: Final = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
 
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiny base writes fast; a signal must not come too late. Bits depend on threads."""
+    """Poll jobs often, since the tiny base is fast; use one thread, since bits depend on threads."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
 
@@ -58,29 +58,29 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
     written: list[dict[str, bytes]] = []
     drawn, greedy = list[list[Completion]](), list[list[Completion]]()
     for devices in (1, 2):
-        numbers = {"greedy": (_GREEDY, 7), "drawn": (_DRAWN, 5), "single": (_GREEDY, 1)}
+        numbers = {"greedy": (_GREEDY, 7), "drawn": (_SAMPLED, 5), "single": (_GREEDY, 1)}
         asked = {name: _generation(trained, decoding, number, devices) for name, (decoding, number) in numbers.items()}
         made = generate_all(asked, ArtifactStore(tmp_path / str(devices)), _launch, tmp_path / "lock")
         written.append({name: (made[name].path / COMPLETIONS).read_bytes() for name in ("greedy", "single")})
         for found, name in ((drawn, "drawn"), (greedy, "greedy")):
             found.append([*read_models(made[name].path / COMPLETIONS, Completion)])
-    details = [[(one.task, one.sample, one.text) for one in some] for some in drawn]
+    texts = [[(one.task, one.sample, one.text) for one in some] for some in drawn]
     likelihoods = [[one.likelihood for one in some] for some in drawn]
     again = [one.task for one in greedy[0][7:]]
 
     assert written[0] == written[1]
-    assert details[0] == details[1]
-    assert [one[:2] for one in details[0]] == [(f"t{n}", sample) for n in range(5) for sample in (0, 1)]
-    assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-5), "their rounding depends on how many are together"
+    assert texts[0] == texts[1]
+    assert [one[:2] for one in texts[0]] == [(f"t{n}", sample) for n in range(5) for sample in (0, 1)]
+    assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-5), "their rounding depends on the size of the batch"
     assert len(again) > 1
     assert again == sorted(again)
     assert all(one.constrained for one in greedy[0][7:])
 
 
 @pytest.mark.nightly
-def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_generation(trained: Path, tmp_path: Path) -> None:
     endless = Decoding(max_new_tokens=400, num_samples=300, temperature=1.5)
-    asked = {"short": _generation(trained, _DRAWN, 3, 2), "long": _generation(trained, endless, 9, 2)}
+    asked = {"short": _generation(trained, _SAMPLED, 3, 2), "long": _generation(trained, endless, 9, 2)}
     launched: list[GenerationJob] = []
 
     def launch(job: GenerationJob) -> int:
@@ -106,31 +106,31 @@ def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: P
     assert not job.completions("long").exists()
 
 
-def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:
+def test_a_generation_uses_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:
     several = tmp_path / "several"
     shutil.copytree(trained, several)
     manifest = json.loads((trained / MANIFEST).read_text())
     manifest["recipe"]["devices"] = 4
     (several / MANIFEST).write_text(json.dumps(manifest))
-    cards = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
+    gpus = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
 
-    def details(device: Device, devices: int | None, run: Path = trained) -> tuple[int, Any]:
+    def describe(device: Device, devices: int | None, run: Path = trained) -> tuple[int, Any]:
         conditions = Conditions(Decoding(), device, tmp_path / "lock", devices=devices)
         one = prepare_generation("base", Adapter.open(run), [Request(task="t", prompt="")], conditions)
         return one.devices, list_inputs(one).get("devices")
 
     cpu = resolve_device(DeviceChoice.CPU)
-    assert [details(cpu, None), details(cpu, 3), details(cards, None), details(cards, 2)] == [
+    assert [describe(cpu, None), describe(cpu, 3), describe(gpus, None), describe(gpus, 2)] == [
         (1, None), (3, None), (1, 1), (2, 2),
     ]  # fmt: skip
-    assert details(cards, None, several) == (2, 2)
-    assert details(cpu, None, several) == (min(4, num_processors()), None)
+    assert describe(gpus, None, several) == (2, 2)
+    assert describe(cpu, None, several) == (min(4, num_processors()), None)
     with pytest.raises(RefusedError, match=r"devices 3: only 2 of cuda available \(a GPU\)"):
-        details(cards, 3)
+        describe(gpus, 3)
 
 
 @pytest.mark.parametrize(("team", "expected"), [(Team(), None), (Team(1, 1, 2), 1)], ids=["alone", "second"])
-def test_each_process_loads_the_model_onto_its_own_card(
+def test_each_process_loads_the_model_onto_its_own_gpu(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
 ) -> None:
     import torch

@@ -1,4 +1,4 @@
-"""How answers are drawn from a model."""
+"""Settings of a generation, and its progress."""
 
 import re
 
@@ -20,7 +20,7 @@ def test_the_shipped_settings_are_greedy() -> None:
     assert EvaluationConfig(max_new_tokens=9).decoding == Decoding(max_new_tokens=9, syntax=Syntax.FALLBACK)
 
 
-def test_progress_says_how_far_and_how_fast() -> None:
+def test_progress_shows_count_and_speed() -> None:
     payload = {"num_done": 3, "num_answers": 9, "num_tokens": 300, "seconds": 2.0}
 
     assert re.fullmatch("3/9 completions, 150 tokens/s", progress_of(payload))

@@ -1,4 +1,4 @@
-"""A piece that is held to its hole stands there, or is given up."""
+"""A piece that is constrained to its hole parses there, or is given up."""
 
 from collections import Counter
 from typing import Any
@@ -37,24 +37,24 @@ def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Slot
     return [(row, tokenizer.decode(row.tokens, skip_special_tokens=True)) for row in rows]
 
 
-def test_what_ends_by_itself_stands(model: Any, tokenizer: Any) -> None:
+def test_a_piece_that_ends_by_itself_parses(model: Any, tokenizer: Any) -> None:
     kinds = Counter[tuple[bool, bool]]()
     for row, piece in _complete(model, tokenizer, 1.0):
         prefix, suffix = _HOLES[int(row.name)]
         constraint = row.constraint
         assert constraint is not None
-        stands = analyze(prefix + piece + suffix).ok
+        is_valid = analyze(prefix + piece + suffix).ok
         kinds[row.stopped, constraint.is_forced] += 1
         if row.stopped and not constraint.is_forced:
-            assert stands
+            assert is_valid
         if prefix.startswith("fn broken"):
             assert constraint.is_forced
-            assert not stands
+            assert not is_valid
 
     assert kinds[True, False] > 0
 
 
-def test_no_piece_leads_nowhere(model: Any, tokenizer: Any) -> None:
+def test_every_piece_can_be_continued_to_a_program(model: Any, tokenizer: Any) -> None:
     first, second = (_complete(model, tokenizer, 0.0) for _ in range(2))
 
     assert [piece for _, piece in first] == [piece for _, piece in second]
@@ -65,8 +65,8 @@ def test_no_piece_leads_nowhere(model: Any, tokenizer: Any) -> None:
             assert text.append(prefix + piece) is not Viability.DEAD
 
 
-def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
-    """Parsing for one piece is bounded: a statement without an end would be parsed again for each token."""
+def test_gives_up_on_a_piece_with_a_long_search(tokenizer: Any) -> None:
+    """Parsing is bounded: a statement without an end would be parsed again for each token."""
     import torch
 
     stop = frozenset({tokenizer.eos_token_id})
@@ -84,7 +84,7 @@ def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
 
 
 def test_no_piece_has_control_characters(tokenizer: Any) -> None:
-    """They mean nothing in Vox, so a piece of them would fit; an editor shows them to a person."""
+    """Vox ignores them, so a piece of them would fit, but an editor shows them to a person."""
     import torch
 
     stop = frozenset({tokenizer.eos_token_id})
@@ -97,10 +97,10 @@ def test_no_piece_has_control_characters(tokenizer: Any) -> None:
 
 
 _REST = "\n\nfn last() to int {\n    return 3\n}\n"
-"""A program behind the line of the cursor."""
+"""A program after the line of the cursor."""
 
 
-def test_a_piece_for_somebody_who_types_may_leave_blocks_open(tokenizer: Any) -> None:
+def test_a_piece_may_leave_blocks_open_during_typing(tokenizer: Any) -> None:
     import torch
 
     prefix, stop = "fn f(a: int) to int {\n    if a > 1 {\n        return ", frozenset({tokenizer.eos_token_id})

@@ -1,4 +1,4 @@
-"""Keys and values in room that is taken once."""
+"""Keys and values in memory that is reserved once."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def _states(rows: int, positions: int, start: int) -> Any:
 
 
 class _Model:
-    """What a cache asks of a model, with one layer of attention that sees all, or a window."""
+    """The parts of a model that a cache reads, with one layer of full attention, or with a window."""
 
     device = "cpu"
 
@@ -40,7 +40,7 @@ def _read(model: _Model, number: int, positions: int) -> Any:
 
 
 @pytest.mark.parametrize("num_positions", [0, 6], ids=["growing", "reserved"])
-def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
+def test_each_row_keeps_its_own_keys_when_others_leave(num_positions: int) -> None:
     import torch
 
     model = _Model()
@@ -58,16 +58,16 @@ def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
     assert slots.positions().tolist() == [[2], [5]]
     assert slots.past.get_seq_length() == 5
     for place, (number, positions) in enumerate([(2, 1), (1, 4)]):
-        for got, start in ((keys, 1), (values, 10)):
-            wanted = [
+        for found, start in ((keys, 1), (values, 10)):
+            expected = [
                 _states(1, positions, 100 * start * number)[0],
                 _states(3, 1, 500 * start)[number],
                 _states(2, 1, 700 * start)[place],
             ]
-            assert torch.equal(got[place, :, -positions - 2 :], torch.cat(wanted, dim=1))
+            assert torch.equal(found[place, :, -positions - 2 :], torch.cat(expected, dim=1))
 
 
-def test_columns_that_nobody_needs_are_used_again() -> None:
+def test_unused_columns_are_reused() -> None:
     import torch
 
     model, written = _Model(), []
@@ -84,12 +84,12 @@ def test_columns_that_nobody_needs_are_used_again() -> None:
             written = []
     keys, _ = slots.past.update(_states(1, 1, 40), _states(1, 1, 40), 0)
 
-    wanted = [_states(1, 1, step)[0] for step in (*written, 40)]
+    expected = [_states(1, 1, step)[0] for step in (*written, 40)]
     assert slots.num_columns == size
-    assert torch.equal(keys[0, :, -len(wanted) :], torch.cat(wanted, dim=1))
+    assert torch.equal(keys[0, :, -len(expected) :], torch.cat(expected, dim=1))
 
 
-def test_what_the_longest_held_is_released_with_it() -> None:
+def test_the_longest_row_releases_its_columns() -> None:
     model = _Model()
     slots = SlotCache(model)
     slots.add(_read(model, 0, 30), [30])
@@ -103,7 +103,7 @@ def test_what_the_longest_held_is_released_with_it() -> None:
     assert slots.num_columns < grown
 
 
-def test_of_a_window_the_last_positions_are_kept() -> None:
+def test_a_window_keeps_its_last_positions() -> None:
     import torch
     from transformers import FalconH1Config
 
@@ -115,12 +115,12 @@ def test_of_a_window_the_last_positions_are_kept() -> None:
 
     assert slots.takes_many
     model.config = FalconH1Config(num_hidden_layers=2)
-    assert not SlotCache(model, 8, 16).takes_many, "layers of other kinds take one row"
+    assert not SlotCache(model, 8, 16).takes_many, "layers of other kinds have one row"
     assert torch.equal(keys[0, :, 6:9], _states(1, 9, 0)[0, :, 6:])
     assert torch.equal(keys[1, :, 7:9], _states(1, 2, 100)[0])
 
 
-def test_a_prompt_begins_with_what_another_one_begins_with() -> None:
+def test_prompts_share_their_prefix() -> None:
     import torch
     from transformers import DynamicCache
 
@@ -137,17 +137,17 @@ def test_a_prompt_begins_with_what_another_one_begins_with() -> None:
 
 
 @given(st.integers(1, 9).flatmap(lambda rows: st.tuples(st.just(rows), st.sets(st.integers(0, rows - 1)))))
-def test_rows_fill_gaps_from_behind(case: tuple[int, set[int]]) -> None:
-    rows, gone = case
+def test_last_rows_fill_gaps(case: tuple[int, set[int]]) -> None:
+    rows, removed = case
 
-    order = close_gaps(rows, sorted(gone))
+    order = close_gaps(rows, sorted(removed))
 
-    assert sorted(order) == [row for row in range(rows) if row not in gone]
+    assert sorted(order) == [row for row in range(rows) if row not in removed]
     assert all(row >= place for place, row in enumerate(order))
-    assert sum(row != place for place, row in enumerate(order)) <= len(gone)
+    assert sum(row != place for place, row in enumerate(order)) <= len(removed)
 
 
-def test_a_state_counts_as_the_positions_that_it_takes_the_room_of(tiny_base: Path) -> None:
+def test_a_state_counts_as_positions_of_the_same_size(tiny_base: Path) -> None:
     """Three layers keep 4 x 16 x 16 values each, and 128 channels of a convolution four; one keeps 2 x 2 x 16."""
     from transformers import AutoModelForCausalLM
 
@@ -158,7 +158,7 @@ def test_a_state_counts_as_the_positions_that_it_takes_the_room_of(tiny_base: Pa
     assert state_positions(AutoModelForCausalLM.from_pretrained(tiny_base).eval()) == 0
 
 
-def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_has_fewer_rows_with_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sizes = hybrid_model(), []
     read = type(model).forward
 

@@ -1,4 +1,4 @@
-"""Replies are kept in a file that is taken for nothing else."""
+"""A file of replies, which is never confused with another file."""
 
 from pathlib import Path
 from unittest.mock import Mock
@@ -26,12 +26,12 @@ def test_a_ledger_holds_replies_and_nothing_else(tmp_path: Path) -> None:
         Ledger(tmp_path / "pairs.jsonl" / "ledger.jsonl").add(reply)
 
 
-@pytest.mark.parametrize("begun", ["{", '{"key":"torn'])
-def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: str) -> None:
+@pytest.mark.parametrize("start", ["{", '{"key":"torn'])
+def test_drops_the_incomplete_line_of_a_dead_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
     path = tmp_path / "ledger.jsonl"
     Ledger(path).add(Reply(key="k", text="x", stopped=True, num_tokens=1))
     whole = path.read_text()
-    path.write_text(whole + begun)
+    path.write_text(whole + start)
     with monkeypatch.context() as patch:
         patch.setattr("os.truncate", Mock(side_effect=OSError(30, "Read-only file system")))
         with pytest.raises(ConfigurationError, match=r"Read-only file system\. Name a file that may be written"):
@@ -50,7 +50,7 @@ def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, monkeypatch: pyte
         (b"SQLite format 3\0" + b"\0" * 100, r":1: an incomplete line that is not the start of a reply"),
     ],
 )
-def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:
+def test_does_not_change_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "other"
     path.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""The dense model that is judged against the four-bit model that was trained."""
+"""The dense model that is evaluated, compared with the four-bit model that was trained."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -71,7 +71,7 @@ def _greedy(model: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> None:
+def test_the_restored_base_equals_the_four_bit_base(name: str, tmp_path: Path) -> None:
     import torch
 
     base = write_architecture(tmp_path, name)
@@ -83,8 +83,8 @@ def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Path) -> None:
-    """The same numbers to rounding, and greedily the same tokens; also of what anybody loads from the merged folder."""
+def test_the_merged_adapter_equals_the_adapter_on_four_bits(name: str, tmp_path: Path) -> None:
+    """Logits are equal up to rounding, and greedy tokens are equal; also after loading the merged folder."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -92,19 +92,19 @@ def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Pat
     base = write_architecture(tmp_path / "base", name)
     adapter = _write_adapter(base, tmp_path / "adapter")
     merged = load_evaluated(_job(base, adapter))
-    on_four_bit = PeftModel.from_pretrained(_four_bit(base), adapter)
-    begin_evaluation(on_four_bit)
+    adapted = PeftModel.from_pretrained(_four_bit(base), adapter)
+    begin_evaluation(adapted)
     save_merged(merged, base, tmp_path / "merged")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
 
-    expected = _logits(on_four_bit)
+    expected = _logits(adapted)
     torch.testing.assert_close(_logits(merged), expected, rtol=1e-3, atol=1e-4)
     assert torch.equal(_logits(loaded), _logits(merged))
-    assert _greedy(loaded) == _greedy(merged) == _greedy(on_four_bit)
+    assert _greedy(loaded) == _greedy(merged) == _greedy(adapted)
     assert (_logits(load_evaluated(_job(base, None))) - expected).abs().max() > 0.1
 
 
-def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
+def test_a_base_without_quantisation_is_loaded_unchanged(tiny_base: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -113,8 +113,8 @@ def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
     torch.testing.assert_close(_logits(load_evaluated(_job(tiny_base, None, quantization="none"))), _logits(plain))
 
 
-def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
-    """Score by score; rounded with the weights, the frequencies of positions would make another model of it."""
+def test_a_model_evaluated_in_bfloat16_equals_the_saved_one(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Exactly, since the frequencies of positions are not rounded with the weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -127,12 +127,12 @@ def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapt
     torch.testing.assert_close(_logits(scored), _logits(loaded), rtol=0, atol=0)
 
 
-def test_a_model_that_is_held_in_four_bits_answers_as_the_dense_one(tiny_base: Path, adapter: Path) -> None:
+def test_a_model_in_four_bits_equals_the_dense_one(tiny_base: Path, adapter: Path) -> None:
     import torch
     from bitsandbytes.nn import Linear4bit
 
     dense, held = load_evaluated(_job(tiny_base, adapter)), load_evaluated(_job(tiny_base, adapter, held="nf4"))
-    # bitsandbytes 0.50 computes in bfloat16 on a CPU, but for a model that trains.
+    # bitsandbytes 0.50 computes in bfloat16 on a CPU, except for a model that trains.
     logits = _logits(held.train())
 
     assert sum(isinstance(module, Linear4bit) for module in held.modules()) == 14
@@ -156,14 +156,14 @@ _QWEN: Final = 4_205_000_000
     ],
     ids=["6 GB", "8 GB", "12 GB", "T4", "V100 32 GB", "trained on a T4"],
 )
-def test_what_fits_in_training_fits_when_it_is_judged(
+def test_a_model_that_fits_in_training_fits_in_evaluation(
     gigabytes: float,
-    has_bfloat16: bool,  # noqa: FBT001 - of the card
+    has_bfloat16: bool,  # noqa: FBT001 - of the GPU
     trained_in: Dtype,
     expected: tuple[str, str],
 ) -> None:
-    """Dense where that fits, else in four bits; no card computes in bfloat16 that only emulates it."""
-    card = Device("cuda", "a GPU", gigabytes, has_bfloat16=has_bfloat16)
+    """Dense if that fits, otherwise in four bits; a GPU that only emulates bfloat16 does not compute in it."""
+    gpu = Device("cuda", "a GPU", gigabytes, has_bfloat16=has_bfloat16)
 
-    assert held_on(card, _QWEN, trained_in) == expected
+    assert held_on(gpu, _QWEN, trained_in) == expected
     assert held_on(Device("cpu", "cores", None, has_bfloat16=True), _QWEN, trained_in) == ("dense", "float32")

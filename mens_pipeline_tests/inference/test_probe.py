@@ -1,4 +1,4 @@
-"""What a machine does in seconds."""
+"""A probe of the speed of a machine."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import prepare_fast
 
 
-def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_probe_trains_and_completes_and_leaves_no_files(tiny_base: Path, tmp_path: Path) -> None:
     run, folder = prepare_fast(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
-    said: list[str] = []
-    rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here, said.append).measure(run)
+    lines: list[str] = []
+    rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here, lines.append).measure(run)
 
-    assert [line.split(";")[0] for line in said] == ["measuring 4 steps of training", "measuring 16 completions"]
+    assert [line.split(";")[0] for line in lines] == ["measuring 4 steps of training", "measuring 16 completions"]
     assert 0 < rates.train_token < 1
     assert rates.completion(100, 50) > 0
     assert rates.completion(2, 3) == pytest.approx(2 * rates.read_token + 3 * rates.write_token)
@@ -24,7 +24,7 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
     assert not run.job.run_dir.exists()
 
 
-def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_failing_probe_says_so_and_leaves_no_files(tiny_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "probe"
     with pytest.raises(RefusedError, match="the probe process ended with exit code 1"):
         SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1, print).measure(

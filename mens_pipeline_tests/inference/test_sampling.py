@@ -1,4 +1,4 @@
-"""How a token is drawn where the figures are at their ends."""
+"""Sampling of tokens, also with extreme parameters."""
 
 import math
 from pathlib import Path
@@ -19,15 +19,15 @@ from mens_pipeline.language import Mode
 @pytest.mark.parametrize(
     ("temperature", "top_p"), [(1e-38, 1.0), (1e-45, 1.0), (9e-6, 0.5), (1.0, 1e-46), (2.0, 5e-324), (1e-5, 1e-46)]
 )
-def test_a_tiny_figure_draws_the_most_likely_token(temperature: float, top_p: float) -> None:
-    """As float32 it is 0 or makes no numbers of the scores; an answer is drawn all the same."""
+def test_tiny_parameters_draw_the_likeliest_token(temperature: float, top_p: float) -> None:
+    """As float32 it is 0 or would turn scores into NaN."""
     scores = torch.tensor([-30.0, 4.0, 40.0, 39.0])
 
     assert Sampler(temperature, top_p, "0:0").choose(scores) == 2
 
 
-def test_how_likely_a_token_is_does_not_depend_on_how_it_was_drawn() -> None:
-    """It is the same for all rows as for each."""
+def test_log_probabilities_do_not_depend_on_the_sampler() -> None:
+    """It is the same for one row as for many."""
     scores = torch.tensor([1.0, 2.0, 5.0]).log() + 7
     found = log_probabilities(scores.expand(3, -1), range(3))
     assert [round(math.exp(value), 4) for value in found] == [0.125, 0.25, 0.625]
@@ -37,8 +37,8 @@ def test_how_likely_a_token_is_does_not_depend_on_how_it_was_drawn() -> None:
     assert log_probabilities(scores, tokens) == one_by_one
 
 
-def _by_hand(scores: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
-    """The shares that tokens are to be drawn by, from a full sort."""
+def _compute_shares(scores: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
+    """Compute the shares of tokens by a full sort."""
     shares = torch.softmax(scores.double() / temperature, -1)
     ordered, ids = shares.sort(descending=True)
     kept = ordered[ordered.cumsum(-1) - ordered < top_p]
@@ -46,21 +46,21 @@ def _by_hand(scores: torch.Tensor, temperature: float, top_p: float) -> torch.Te
 
 
 @pytest.mark.parametrize("spread", [6.0, 3.0, 0.01], ids=["peaked", "broad", "flat"])
-def test_tokens_are_drawn_by_their_shares(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 4,000 tokens, with temperature and top_p: all that belong, as often as they should, and none besides.
+def test_tokens_are_drawn_in_proportion_to_their_shares(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4,000 tokens, with temperature and top_p: as often as expected, and no others.
 
-    Flat scores need more tokens than are looked at first.
+    Flat scores need more tokens than are sorted first.
     """
     scores = spread * torch.randn(4_000, generator=torch.Generator().manual_seed(0))
-    expected = _by_hand(scores, 0.8, 0.9)
+    expected = _compute_shares(scores, 0.8, 0.9)
     drawn: list[torch.Tensor] = []
     sample = torch.multinomial
 
-    def observed(shares: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+    def record_and_sample(shares: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
         drawn.append(shares)
         return sample(shares, *arguments, **named)
 
-    monkeypatch.setattr(torch, "multinomial", observed)
+    monkeypatch.setattr(torch, "multinomial", record_and_sample)
     counts = torch.zeros(4_000, dtype=torch.float64)
     number = 2_000
     for start in range(number):
@@ -80,7 +80,7 @@ def test_tokens_are_drawn_by_their_shares(spread: float, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_answers_are_drawn_together_as_alone(temperature: float) -> None:
+def test_tokens_of_many_rows_are_drawn_like_those_of_one(temperature: float) -> None:
     scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(1))
 
     def samplers() -> list[Sampler]:
@@ -92,7 +92,7 @@ def test_answers_are_drawn_together_as_alone(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperatures", [(0.0, 0.0), (0.7, 0.7), (0.0, 0.7)], ids=["likeliest", "drawn", "both"])
-def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatures: tuple[float, float]) -> None:
+def test_chooses_the_same_token_from_likely_ones_as_from_all(temperatures: tuple[float, float]) -> None:
     scores = (4 * torch.randn((4, 3_000), generator=torch.Generator().manual_seed(3))).round()
     scores[1] = 0.0
     order = scores.sort(dim=-1, descending=True, stable=True).indices.tolist()
@@ -102,9 +102,9 @@ def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatur
 
     for num_refused in (0, 1, 5, 63, 64, 65, 200):
         refused = [ids[:num_refused] for ids in order]
-        alone = [s.choose(row, no) for s, row, no in zip(samplers(), scores, refused, strict=True)]
-        looked = Sampler.look(samplers(), scores)
-        assert [s.choose(one, no) for s, one, no in zip(samplers(), looked, refused, strict=True)] == alone
+        alone = [s.choose(row, banned) for s, row, banned in zip(samplers(), scores, refused, strict=True)]
+        likeliest = Sampler.look(samplers(), scores)
+        assert [s.choose(one, banned) for s, one, banned in zip(samplers(), likeliest, refused, strict=True)] == alone
 
 
 def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +115,8 @@ def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: 
     assert len(Sampler.choose_each([Sampler(0.7, 0.95, f"0:{row}") for row in range(4)], scores)) == 4
 
 
-def test_what_is_left_is_chosen_where_nothing_else_has_a_share() -> None:
-    """At a low temperature the shares of all others are 0 as float32: the likeliest of them is taken."""
+def test_chooses_a_token_without_a_share_if_all_others_are_refused() -> None:
+    """At a low temperature the shares of all others are 0 as float32: the likeliest of them is chosen."""
     scores = torch.full((50,), -1000.0)
     scores[7], scores[3], scores[5] = 0.0, -1.2, -50.0
 
@@ -125,7 +125,7 @@ def test_what_is_left_is_chosen_where_nothing_else_has_a_share() -> None:
 
 
 class _Watched(torch.Tensor):  # type: ignore[misc]
-    """Scores on a device: each time some of them are brought from there counts."""
+    """Scores on a device, which count how often some of them are copied from it."""
 
     num_looks = 0
 
@@ -139,7 +139,7 @@ class _Watched(torch.Tensor):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_look_at_the_device_is_for_all_completions(tiny_base: Path, temperature: float) -> None:
+def test_all_completions_share_one_copy_from_the_device(tiny_base: Path, temperature: float) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_base)
     stop = frozenset({tokenizer.eos_token_id})
     numbers = []
