@@ -1,4 +1,4 @@
-"""A Hub and a champion, which tests send to it."""
+"""A Hub, and a champion that tests send to it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that were really trained on a tiny base, judged and promoted, for tests of delivery."""
+"""Runs that are trained on a tiny base, evaluated and promoted, for tests of delivery."""
 
 import shutil
 from dataclasses import replace
@@ -40,7 +40,7 @@ def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = 
 
 
 def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) -> tuple[Path, ArtifactStore]:
-    """A copy of a run, with a verdict that passed, and a store in which it is the champion."""
+    """Copy a run, and return it with a passing verdict and a store in which it is the champion."""
     run, store = folder / "run", ArtifactStore(folder / "store", remote)
     shutil.copytree(trained, run)
     heldout = digest_of(trained.parent / HELDOUT)
@@ -50,12 +50,12 @@ def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) ->
 
 
 def with_manifest(source: MergeSource, **changes: Any) -> MergeSource:
-    """The same source, but for some fields of its training manifest."""
+    """Return the same source with other fields in its training manifest."""
     manifest = source.adapter.manifest.model_copy(update=changes)
     return replace(source, adapter=replace(source.adapter, manifest=manifest))
 
 
-def prepare(  # noqa: PLR0913 - what a merge is told
+def prepare(  # noqa: PLR0913 - the options of a merge
     run: Path | None,
     store: ArtifactStore,
     device: "Device",

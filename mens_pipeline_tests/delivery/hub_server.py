@@ -1,4 +1,4 @@
-"""A stand-in for the Hub on this machine: it takes repositories, branches, large files and commits, and keeps them."""
+"""A local stand-in for the Hub: it accepts repositories, branches, large files and commits, and keeps them."""
 
 import base64
 import hashlib
@@ -26,9 +26,9 @@ _KIND = re.compile("^/api/(models|datasets)/")
 
 @dataclass
 class Hub:
-    """What was sent: by repository and branch the commits, the newest last, and the files by name.
+    """Everything that was sent: commits by repository and branch, the newest last, and files by name.
 
-    `large` is what went the way of large files, by SHA-256. `requests` are method and path; those of the path `refuse`
+    `large` has the contents of large files by SHA-256. `requests` are method and path; those of the path `refuse`
     are refused.
     """
 
@@ -42,7 +42,7 @@ class Hub:
     refuse: str | None = None
 
     def begin(self, repo: str, branch: str, head: str) -> None:
-        """A branch with one commit."""
+        """Create a branch with one commit."""
         self.branches[repo, branch] = [head]
         self.files[repo, branch] = {}
 
@@ -50,7 +50,7 @@ class Hub:
 def push(
     hub: Hub, root: Path, repo: str, *arguments: str, token: str = TOKEN, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `mens push`; if it sends, in a process of its own: the library reads its environment once."""
+    """Run `mens push`; if it sends, in a separate process: the library reads its environment once."""
     environment = {
         **training_environment(),
         "HF_HUB_OFFLINE": "0",
@@ -84,15 +84,15 @@ def serving() -> Iterator[Hub]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The endpoints that `create_commit` asks for."""
+    """The endpoints that `create_commit` requests."""
 
     hub: Hub
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """What a branch holds."""
+        """Describe a branch."""
         repo, _, branch = _KIND.sub("", self.path).partition("/revision/")
         commits = self._begun().branches.get((repo, branch or "main"))
         if commits is None:
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply({"id": repo, "sha": commits[-1], "siblings": [], "private": True})
 
     def do_PUT(self) -> None:
-        """A large file."""
+        """Receive a large file."""
         content = self._body()
         if self.hub.refuse is not None and self.hub.refuse in self.path:
             self._reply({"error": "the disk is full"}, 400)
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply({})
 
     def do_POST(self) -> None:
-        """Everything else."""
+        """Handle everything else."""
         hub, body = self._begun(), self._body()
         if hub.refuse is not None and hub.refuse in self.path:
             self._reply({"error": "this token may not write here"}, 403)

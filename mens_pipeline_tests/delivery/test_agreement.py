@@ -1,4 +1,4 @@
-"""When two models count as the same."""
+"""The rules by which two models count as the same."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def _reasons(*changed: PromptComparison, demand: Demand = STRICT) -> tuple[str, 
     return reasons_against(compute_agreement([*changed, *rest], _BY_ID, 0.0), demand)
 
 
-def test_the_same_words_are_the_same_model() -> None:
+def test_models_with_the_same_completions_are_the_same() -> None:
     found = compute_agreement([_same(number) for number in range(10)], _BY_ID, 1e-5)
 
     assert reasons_against(found, STRICT) == ()
@@ -59,11 +59,11 @@ def test_one_token_in_a_thousand_may_differ() -> None:
     assert "99.9 %" in reason
 
 
-def test_an_answer_that_turns_counts_from_there_on() -> None:
-    turned = _complete(tokens=range(1, 101))
+def test_tokens_differ_from_the_first_difference_on() -> None:
+    shifted = _complete(tokens=range(1, 101))
     longer = _complete(tokens=range(200))
 
-    assert compute_agreement([_same(0, candidate=turned)], _BY_ID, 0.0).num_same_tokens == 0
+    assert compute_agreement([_same(0, candidate=shifted)], _BY_ID, 0.0).num_same_tokens == 0
     assert compute_agreement([_same(0, candidate=longer)], _BY_ID, 0.0).token_agreement == 0.5
 
 
@@ -76,7 +76,7 @@ def test_an_answer_that_turns_counts_from_there_on() -> None:
         ({"same_prompt": False}, "1/10 prompts have other tokens"),
     ],
 )
-def test_one_that_differs_is_too_many(case: tuple[dict[str, Any], str]) -> None:
+def test_a_single_difference_is_a_reason(case: tuple[dict[str, Any], str]) -> None:
     changes, reason = case
     (found,) = _reasons(_same(0, **changes))
 
@@ -84,7 +84,7 @@ def test_one_that_differs_is_too_many(case: tuple[dict[str, Any], str]) -> None:
     assert not reason.startswith("Parse rate") or "0.2 points" in found
 
 
-def test_nothing_compared_is_nothing_proven() -> None:
+def test_an_empty_comparison_proves_nothing() -> None:
     reasons = reasons_against(compute_agreement([], {}, 0.0), STRICT)
 
     assert reasons[0] == "Nothing was compared."

@@ -1,4 +1,4 @@
-"""The whole way of an adapter: trained, promoted, merged, proved, served, and asked by everybody's client."""
+"""An adapter from training to serving: promoted, merged, compared, and used by OpenAI's client."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _REQUESTS = ("Write a Vox function `f9`.", "Write a table `Book` with a title.")
 
 
-def _completions(server: Running) -> list[str]:
+def _request_completions(server: Running) -> list[str]:
     with server.openai() as client:
         return [
             client.chat.completions.create(model="mens", max_tokens=24, messages=[{"role": "user", "content": request}])
@@ -31,7 +31,7 @@ def _completions(server: Running) -> list[str]:
 
 @pytest.mark.seed_row(23)
 @pytest.mark.usefixtures("jobs_here")
-def test_a_champion_answers_merged_as_it_answered_before(
+def test_a_champion_writes_the_same_completions_after_merging(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, store = promoted_run(trained, tmp_path)
@@ -39,9 +39,9 @@ def test_a_champion_answers_merged_as_it_answered_before(
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     result = CliRunner().invoke(app, ["merge", "-o", str(tmp_path / "model"), "--device", "cpu"])
     with running(run, _LIMITS) as server:
-        before = _completions(server)
+        before = _request_completions(server)
     with running(tmp_path / "model", _LIMITS) as server:
-        after = _completions(server)
+        after = _request_completions(server)
         details = server.served.system_prompt
 
     assert result.exit_code == 0, result.stderr

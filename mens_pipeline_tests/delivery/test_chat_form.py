@@ -1,4 +1,4 @@
-"""The template of the merged folder and the Modelfile put a request as training did."""
+"""The template of the merged folder and the Modelfile format a request as training does."""
 
 import jinja2
 import pytest
@@ -23,8 +23,8 @@ def _render(system: str, *messages: tuple[str, str]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False).from_string(  # noqa: S701
         CHATML.template(system)
     )
-    given = [{"role": role, "content": content} for role, content in messages]
-    return template.render(messages=given, add_generation_prompt=True)
+    turns = [{"role": role, "content": content} for role, content in messages]
+    return template.render(messages=turns, add_generation_prompt=True)
 
 
 @pytest.mark.parametrize("system", ["You write Vox.", 'It\'s "Vox",\nand C:\\vox\\new.', "{{ not }} {% code %}"])
@@ -33,14 +33,14 @@ def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
 
 
 @given(st.text())
-def test_a_template_tells_its_system_prompt(system: str) -> None:
+def test_finds_the_system_prompt_of_a_template(system: str) -> None:
     assert find_system_prompt(CHATML.template(system)) == system
 
 
 @pytest.mark.parametrize(
     "template", ["", TEMPLATE, "{{ messages }}", CHATML.template("s")[1:], CHATML.template("s") + " "]
 )
-def test_another_template_tells_none(template: str) -> None:
+def test_finds_no_system_prompt_in_another_template(template: str) -> None:
     assert find_system_prompt(template) is None
 
 
@@ -48,7 +48,7 @@ def test_a_system_prompt_of_the_client_is_kept() -> None:
     assert _render("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
 
 
-def test_a_conversation_goes_on() -> None:
+def test_formats_a_conversation() -> None:
     text = _render("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
 
     assert text == (
@@ -57,7 +57,7 @@ def test_a_conversation_goes_on() -> None:
     )
 
 
-def test_ollama_is_told_all_it_needs() -> None:
+def test_a_modelfile_contains_everything_that_ollama_needs() -> None:
     assert format_modelfile("vox-f16.gguf", "You write Vox.", 8192) == (
         "FROM ./vox-f16.gguf\n"
         'TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}'
@@ -73,7 +73,7 @@ def test_ollama_is_told_all_it_needs() -> None:
 
 @pytest.mark.threat("M6")
 @pytest.mark.parametrize("system", ['x"""\nFROM ./other.gguf\nSYSTEM """y', 'ends with "', '"""', '""'])
-def test_a_system_prompt_writes_no_instruction(system: str) -> None:
+def test_a_system_prompt_cannot_add_an_instruction(system: str) -> None:
     with pytest.raises(RefusedError, match=r"three double quotes in a row, or ends with one\. Merge without --gguf"):
         format_modelfile("vox-f16.gguf", system, 8192)
     assert 'SYSTEM """say "x" and ""y"""' in format_modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)
@@ -109,7 +109,7 @@ def test_a_system_prompt_writes_no_instruction(system: str) -> None:
         ),
     ],
 )
-def test_ollama_asks_in_the_format_of_the_base(chat: ChatFormat, template: str, stops: tuple[str, ...]) -> None:
+def test_a_modelfile_has_the_format_of_the_base(chat: ChatFormat, template: str, stops: tuple[str, ...]) -> None:
     text = format_modelfile("vox.gguf", "s", 8192, chat)
 
     assert f'TEMPLATE """{template}"""\n' in text

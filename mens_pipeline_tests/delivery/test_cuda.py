@@ -1,4 +1,4 @@
-"""Judging and merging on a GPU; skipped where there is none."""
+"""Evaluating and merging on a GPU; skipped if there is none."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 @pytest.fixture(params=["llama", "hybrid"])
 def run_dir(request: pytest.FixtureRequest, tmp_path: Path, cuda: None) -> Path:  # noqa: ARG001 - before what takes a minute
-    """A trained run on a tiny base of that kind."""
+    """A trained run on a tiny base of each kind."""
     if request.param == "hybrid":
         return trained_run(tmp_path / "trained", write_tiny_hybrid)
     found: Path = request.getfixturevalue("trained")
@@ -26,7 +26,7 @@ def run_dir(request: pytest.FixtureRequest, tmp_path: Path, cuda: None) -> Path:
 
 
 @pytest.mark.parametrize("is_small", [False, True], ids=["dense", "in four bits"])
-def test_what_a_card_judged_is_what_is_handed_on(
+def test_the_merged_model_equals_the_model_evaluated_on_a_gpu(
     run_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

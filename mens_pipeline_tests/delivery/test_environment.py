@@ -1,4 +1,4 @@
-"""A benchmark as an environment of other frameworks, with its scorer run for real."""
+"""A benchmark as an environment of other frameworks, with its real scorer."""
 
 import asyncio
 import importlib.util
@@ -47,7 +47,7 @@ def judge(benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("framework", ["inspect", "verifiers"])
-def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
+def test_an_environment_is_complete_and_its_prompts_have_no_hidden_tests(
     framework: str, benchmark: Benchmark, tmp_path: Path
 ) -> None:
     write_environment(benchmark, framework, tmp_path / "new" / "tasks")
@@ -65,14 +65,14 @@ def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
 
 
 @pytest.mark.slow
-def test_the_scorer_asks_mens(judge: ModuleType, benchmark: Benchmark) -> None:
+def test_the_scorer_calls_mens(judge: ModuleType, benchmark: Benchmark) -> None:
     task = benchmark.tasks[0]
 
-    async def all_of_them() -> list[dict[str, Any]]:
+    async def score_all() -> list[dict[str, Any]]:
         replies = ((f"```vox\n{task.solution}```", True), (task.wrong[0], True), (task.solution, False))
         return list(await asyncio.gather(*(judge.score_reply(task.id, *reply) for reply in replies)))
 
-    good, wrong, unended = asyncio.run(all_of_them())
+    good, wrong, unended = asyncio.run(score_all())
 
     assert good == {
         "task": task.id, "sample": 0, "passed": True, "parses": True, "resolves": True, "passes_tests": True,
@@ -83,10 +83,10 @@ def test_the_scorer_asks_mens(judge: ModuleType, benchmark: Benchmark) -> None:
     assert (unended["passed"], unended["faults"]) == (False, ["It was cut off."])
 
 
-def test_what_mens_refuses_is_no_fault_of_an_answer(
+def test_an_error_of_mens_does_not_count_against_a_completion(
     judge: ModuleType, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The framework is told, rather than a zero that nobody earned; and so it is where `mens` is not there."""
+    """The framework gets an error instead of a score of zero; also if `mens` is missing."""
     with pytest.raises(RuntimeError, match="found no task `hev_000`"):
         asyncio.run(judge.score_reply("hev_000", "", stopped=True))
     monkeypatch.setenv("VOX_JUDGE", "no-such-command")
@@ -96,7 +96,7 @@ def test_what_mens_refuses_is_no_fault_of_an_answer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", sorted(_COMMANDS))
-def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: Path) -> None:
+def test_the_framework_runs_the_environment(framework: str, benchmark: Benchmark, tmp_path: Path) -> None:
     command = shlex.split(_COMMANDS[framework])
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not on the path")
@@ -107,8 +107,8 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
     replies[wrong.spec.description] = wrong.wrong[0]
 
     def complete(content: dict[str, Any], _number: int) -> Served:
-        said = content["messages"][-1]["content"]
-        return _complete(replies[said if isinstance(said, str) else said[0]["text"]], is_streamed=content.get("stream"))
+        text = content["messages"][-1]["content"]
+        return _complete(replies[text if isinstance(text, str) else text[0]["text"]], is_streamed=content.get("stream"))
 
     with serving(complete) as server:
         environment = {

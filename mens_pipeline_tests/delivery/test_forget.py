@@ -1,4 +1,4 @@
-"""Files that are taken back: who saw them, and that they train no more."""
+"""Forgotten files: models that saw them, and train sets without them."""
 
 import http.client
 import json
@@ -119,8 +119,8 @@ def pipeline(
 
 
 def _git(root: Path, *words: str) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    return subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True, text=True).stdout
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
 def _champion(pipeline: Pipeline, mixed: Artifact) -> Artifact:
@@ -137,7 +137,7 @@ def _champion(pipeline: Pipeline, mixed: Artifact) -> Artifact:
 
 
 @pytest.mark.slow
-def test_what_is_forgotten_trains_and_evaluates_no_more(pipeline: Pipeline) -> None:
+def test_forgotten_files_no_longer_train_or_evaluate(pipeline: Pipeline) -> None:
     first = pipeline.make_train_set()
     champion = _champion(pipeline, first)
     commit, theirs = _git(pipeline.root, "rev-parse", "theirs").strip(), {"theirs/queue.vox", "theirs/shelf.vox"}
@@ -149,25 +149,25 @@ def test_what_is_forgotten_trains_and_evaluates_no_more(pipeline: Pipeline) -> N
         "GPL-3.0": {"freight.vox"},
     }
     before = pipeline.read_paths(first)
-    left, is_seen, is_in_corpus = {}, {}, {}
-    for what in wanted:
+    kept, is_seen, is_in_corpus = {}, {}, {}
+    for name in wanted:
         pipeline.config.with_name(FORGOTTEN).unlink(missing_ok=True)
-        result = invoke("store", "forget", what, "--reason", "asked by its author")
+        result = invoke("store", "forget", name, "--reason", "asked by its author")
         assert result.exit_code == 0, result.output
-        is_seen[what] = f"seen by    promoted_adapter  {champion.key[:12]}  champion" in result.stdout
-        left[what] = pipeline.read_paths(pipeline.make_train_set())
+        is_seen[name] = f"seen by    promoted_adapter  {champion.key[:12]}  champion" in result.stdout
+        kept[name] = pipeline.read_paths(pipeline.make_train_set())
         corpus = pipeline.store.latest(Kind.EXTRACTED_CORPUS)
         assert corpus is not None
-        is_in_corpus[what] = "take_first" in (corpus.path / RECORDS).read_text()  # of the program, its copy or the page
+        is_in_corpus[name] = "take_first" in (corpus.path / RECORDS).read_text()  # of the program, its copy or the page
 
     assert before >= {*theirs, "freight.vox"}
-    assert [what for what, paths in left.items() if paths & wanted[what]] == []
-    assert [what for what, paths in left.items() if not {path for path in before if "ours" in path} <= paths] == []
-    assert is_seen == {what: what != "theirs/queue.vox" for what in wanted}  # this one was held out
-    assert is_in_corpus == {what: "theirs/queue.vox" not in paths for what, paths in wanted.items()}
+    assert [name for name, paths in kept.items() if paths & wanted[name]] == []
+    assert [name for name, paths in kept.items() if not {path for path in before if "ours" in path} <= paths] == []
+    assert is_seen == {name: name != "theirs/queue.vox" for name in wanted}  # which was held out
+    assert is_in_corpus == {name: "theirs/queue.vox" not in paths for name, paths in wanted.items()}
 
 
-def test_the_list_is_written_once_and_reviewed(pipeline: Pipeline) -> None:
+def test_an_entry_is_written_once_and_never_by_a_dry_run(pipeline: Pipeline) -> None:
     path = pipeline.config.with_name(FORGOTTEN)
     path.write_text("# ours\n- path: old.vox")
     dry = invoke("store", "forget", "theirs/queue.vox", "--dry-run")
@@ -199,10 +199,10 @@ _UNKNOWN = {
 }
 
 
-def test_what_nobody_knows_is_refused(pipeline: Pipeline) -> None:
-    found = {what: refusal(invoke("store", "forget", what)) for what in _UNKNOWN}
+def test_rejects_unknown_names(pipeline: Pipeline) -> None:
+    found = {name: refusal(invoke("store", "forget", name)) for name in _UNKNOWN}
 
-    assert [what for what, problem in _UNKNOWN.items() if problem not in found[what] or what not in found[what]] == []
+    assert [name for name, problem in _UNKNOWN.items() if problem not in found[name] or name not in found[name]] == []
     assert not pipeline.config.with_name(FORGOTTEN).exists()
 
 
@@ -223,7 +223,7 @@ def test_a_folder_that_becomes_a_link_is_not_read_through(
     assert (entry.path, entry.sha256) == ("theirs/queue.vox", ())
 
 
-def test_a_list_that_is_broken_is_left_as_it_is(pipeline: Pipeline) -> None:
+def test_does_not_change_a_malformed_list(pipeline: Pipeline) -> None:
     path = pipeline.config.with_name(FORGOTTEN)
     for text in ("- {pth: a.vox}\n", "[]\n", "- ["):
         path.write_text(text)
@@ -249,7 +249,7 @@ def _get(server: PageServer, champion: Artifact) -> str:
         return connection.getresponse().read().decode()
 
 
-def test_a_champion_that_saw_it_says_so(pipeline: Pipeline, page: PageServer, tmp_path: Path) -> None:
+def test_a_champion_that_saw_forgotten_files_says_so(pipeline: Pipeline, page: PageServer, tmp_path: Path) -> None:
     champion = _champion(pipeline, pipeline.make_train_set())
     source, marks = MergeSource(Adapter.open(champion.path), champion, None, None), []
     for _ in range(2):

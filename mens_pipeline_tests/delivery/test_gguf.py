@@ -55,8 +55,8 @@ def _sequence(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": list(steps)}}
 
 
-def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
-    """The same model is split otherwise from the Hub than from the package; each gets its own name."""
+def test_the_splitter_depends_on_the_tokenizer(tmp_path: Path) -> None:
+    """Tokenizers of the same model from the Hub and from the package split differently; each has its own name."""
     of_package = _folder(tmp_path)
     assert find_splitter(of_package) == "gpt-2"
     refuse_unsupported(of_package)
@@ -67,7 +67,7 @@ def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
 
 @pytest.mark.threat("M6")
 @pytest.mark.parametrize("name", ["../../x", "/x", "x/y", "x\ny", "", "x" * 137, 'x"'])
-def test_a_name_leads_out_of_no_folder(name: str) -> None:
+def test_a_name_cannot_leave_its_folder(name: str) -> None:
     for document, field, value in (
         (MergeManifest, "name", name),
         (GgufJob, "file_name", f"{name}-f32.gguf" if name else ""),
@@ -92,7 +92,7 @@ def test_a_name_leads_out_of_no_folder(name: str) -> None:
     ],
     ids=["architecture", "none", "rope", "bias", "activation"],
 )
-def test_another_architecture_is_refused_by_name(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+def test_rejects_other_architectures_by_name(tmp_path: Path, config: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=rf"{message}.*llama\.cpp's own convert_hf_to_gguf\.py"):
         refuse_unsupported(_folder(tmp_path, **config))
 
@@ -109,7 +109,7 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path, config: dict[st
     ],
     ids=["words", "bytes", "digits", "none", "normalizer", "kind"],
 )
-def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[str, Any], message: str) -> None:
+def test_rejects_other_tokenizers_by_name(tmp_path: Path, tokenizer: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=rf"{message}.*convert_hf_to_gguf\.py"):
         find_splitter(_folder(tmp_path, tokenizer))
 
@@ -121,16 +121,16 @@ def test_llama_cpp_completes_at_a_cursor(tmp_path: Path) -> None:
     ids = encode_infill_prompt(FileTokenizer(folder), prefix, suffix, 512, "prefix_first")
     with llama_server(folder) as url:
         rest = {"n_predict": 12, "temperature": 0}
-        asked = {"input_prefix": prefix, "input_suffix": suffix, "prompt": ""}
-        infill = httpx2.post(f"{url}/infill", json=rest | asked, timeout=60).json()
+        cursor = {"input_prefix": prefix, "input_suffix": suffix, "prompt": ""}
+        infill = httpx2.post(f"{url}/infill", json=rest | cursor, timeout=60).json()
         plain = httpx2.post(f"{url}/completion", json=rest | {"prompt": list(ids)}, timeout=60).json()
 
     assert infill["tokens_evaluated"] == len(ids)
     assert infill["content"] == plain["content"] != ""
 
 
-def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
-    """A mark that is several tokens has no number; llama.cpp then says that the model knows no cursor."""
+def test_a_file_without_single_token_marks_names_no_marks(tmp_path: Path) -> None:
+    """A mark of several tokens has no id; llama.cpp then reports that the model does not support a cursor."""
     folder = write_talkative(tmp_path / "plain", Encoder().inner)
     with llama_server(folder) as url:
         refused = httpx2.post(f"{url}/infill", json={"input_prefix": "", "input_suffix": "", "prompt": ""}, timeout=60)
@@ -141,7 +141,7 @@ def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Merged:
-    """A merged model, and what it was merged by."""
+    """A merged model, its prepared merge, and the store."""
     store = ArtifactStore(tmp_path_factory.mktemp("gguf") / "store")
     prepared = prepare(trained, store, resolve_device(DeviceChoice.CPU), 40, dtype="bfloat16")
     return build_merged_model(prepared, store, do_here)[0], prepared, store
@@ -149,7 +149,7 @@ def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Merged:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_type", ["f32", "f16", "q8_0"])
-def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufType) -> None:
+def test_the_file_equals_the_merged_model(merged: _Merged, file_type: GgufType) -> None:
     model, prepared, store = merged
     gguf, reused = build_gguf_model(model, prepared, file_type, store, do_here)
     report = gguf_report_in(gguf.path)
@@ -165,7 +165,7 @@ def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufT
 
 
 @pytest.mark.slow
-def test_another_model_is_not_kept(merged: _Merged) -> None:
+def test_rejects_a_file_that_differs_from_the_merged_model(merged: _Merged) -> None:
     model, prepared, store = merged
 
     def launch(job_path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Each architecture as GGUF: llama.cpp computes what the merged model does, from the same tokens, or it is refused."""
+"""Each architecture as GGUF: llama.cpp computes the same from the same tokens, or the architecture is rejected."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from mens_pipeline_tests.inference.llama_server import llama_server
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _WRITTEN = ("llama", "qwen2", "qwen2-untied", "qwen3", "qwen3_5_text")
-_REFUSED = {
+_REJECTED = {
     "llama-biased": "attention_bias, mlp_bias",
     "gemma3_text": "Gemma3ForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -45,19 +45,19 @@ def _write_model(folder: Path, name: str) -> Path:
     return folder
 
 
-def test_every_architecture_is_written_or_refused() -> None:
-    assert sorted((*_WRITTEN, *_REFUSED)) == sorted(ARCHITECTURES)
+def test_every_architecture_is_written_or_rejected() -> None:
+    assert sorted((*_WRITTEN, *_REJECTED)) == sorted(ARCHITECTURES)
 
 
-@pytest.mark.parametrize(("name", "found"), _REFUSED.items())
-def test_what_is_not_written_is_refused_by_name(name: str, found: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "found"), _REJECTED.items())
+def test_rejects_other_architectures_by_name(name: str, found: str, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=rf"{found} is not supported in GGUF.* convert_hf_to_gguf\.py"):
         refuse_unsupported(_write_model(tmp_path / "model", name))
 
 
 @pytest.mark.parametrize("name", _WRITTEN)
-def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -> None:
-    """At every place of a text, to the precision of its cache, which keeps 16 bits."""
+def test_llama_cpp_computes_the_scores_of_the_model(name: str, tmp_path: Path) -> None:
+    """At every position of a text, up to the precision of its cache, which keeps 16 bits."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -90,7 +90,7 @@ def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", _WRITTEN)
-def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
+def test_the_file_completes_like_the_model(name: str, tmp_path: Path) -> None:
     folder = _write_model(tmp_path / "model", name)
     shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
     requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
@@ -134,7 +134,7 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("qwen3_5_text", {"linear_value_head_dim": 16}, "linear_key_head_dim unlike linear_value_head_dim"),
     ],
 )
-def test_what_llama_cpp_would_compute_otherwise_is_refused(
+def test_rejects_settings_that_llama_cpp_computes_differently(
     name: str, change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     folder = _write_model(tmp_path / "model", name)

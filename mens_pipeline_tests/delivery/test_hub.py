@@ -1,4 +1,4 @@
-"""A promoted adapter is sent to the Hub: what, when, and what never."""
+"""Uploads of a promoted adapter, its train set and the benchmark to the Hub."""
 
 import hashlib
 import json
@@ -47,12 +47,12 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: _Promoted) -> None:
 
 @pytest.fixture(scope="module")
 def sent(promoted: _Promoted) -> Iterator[_Sent]:
-    """A Hub to which the adapter was sent, and what the command said."""
+    """A Hub to which the adapter was sent, and the finished command."""
     with serving() as hub:
         yield hub, push(hub, promoted[1].root, _REPO, "--yes")
 
 
-def test_with_yes_the_adapter_is_there(sent: _Sent, promoted: _Promoted) -> None:
+def test_yes_sends_the_adapter(sent: _Sent, promoted: _Promoted) -> None:
     (hub, done), run = sent, promoted[0]
     files = hub.files[_REPO, "main"]
     commit = hub.branches[_REPO, "main"][-1]
@@ -71,7 +71,7 @@ def test_with_yes_the_adapter_is_there(sent: _Sent, promoted: _Promoted) -> None
     assert TOKEN not in done.stdout + done.stderr
 
 
-def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted) -> None:
+def test_the_sent_card_has_the_figures(sent: _Sent, promoted: _Promoted) -> None:
     hub, run = sent[0], promoted[0]
     card = hub.files[_REPO, "main"]["README.md"].decode()
 
@@ -84,7 +84,7 @@ def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted)
     assert head.to_dict()["model-index"][0]["results"]
 
 
-def test_nothing_that_is_sent_names_this_machine(sent: _Sent, promoted: _Promoted, trained: Path) -> None:
+def test_no_sent_file_names_this_machine(sent: _Sent, promoted: _Promoted, trained: Path) -> None:
     hub, run = sent[0], promoted[0]
     files = hub.files[_REPO, "main"]
     config = json.loads(files["adapter_config.json"])
@@ -97,7 +97,7 @@ def test_nothing_that_is_sent_names_this_machine(sent: _Sent, promoted: _Promote
 
 
 @pytest.mark.nightly
-def test_a_branch_is_made_and_added_to(hub: Hub, promoted: _Promoted) -> None:
+def test_creates_a_branch_and_adds_commits(hub: Hub, promoted: _Promoted) -> None:
     store = promoted[1]
     first, second = (push(hub, store.root, _REPO, "--yes", "--revision", "nightly") for _ in range(2))
 
@@ -110,7 +110,7 @@ def test_a_branch_is_made_and_added_to(hub: Hub, promoted: _Promoted) -> None:
     "refuse",
     ["/commit/", *(pytest.param(path, marks=pytest.mark.nightly) for path in ("/api/repos/create", "/large/"))],
 )
-def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str) -> None:
+def test_reports_a_refusal_of_the_hub(hub: Hub, promoted: _Promoted, refuse: str) -> None:
     hub.refuse = refuse
     done = push(hub, promoted[1].root, _REPO, "--yes")
 
@@ -122,7 +122,7 @@ def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str
     assert not any(hub.files.values())
 
 
-def test_without_a_token_nothing_is_tried(hub: Hub, promoted: _Promoted) -> None:
+def test_sends_no_request_without_a_token(hub: Hub, promoted: _Promoted) -> None:
     done = push(hub, promoted[1].root, _REPO, "--yes", token="")
 
     assert done.returncode == 2
@@ -130,7 +130,7 @@ def test_without_a_token_nothing_is_tried(hub: Hub, promoted: _Promoted) -> None
     assert hub.requests == []
 
 
-def test_a_run_that_was_not_promoted_is_not_sent(
+def test_does_not_send_a_run_without_a_promotion(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path))
@@ -140,7 +140,7 @@ def test_a_run_that_was_not_promoted_is_not_sent(
     assert "Only a promoted adapter goes to the Hub. Run `mens promote` first" in str(result.exception)
 
 
-def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) -> None:
+def test_does_not_send_a_changed_adapter(trained: Path, tmp_path: Path) -> None:
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
     (source.adapter.path / "adapter" / "tokenizer_config.json").write_text("{}")
@@ -159,7 +159,7 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
         ("vox/coder", "-x", "--revision"),
     ],
 )
-def test_names_are_looked_at_first(repo: str, revision: str, message: str) -> None:
+def test_rejects_malformed_names(repo: str, revision: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Target(repo, revision)
 
@@ -181,7 +181,7 @@ def _load(folder: Path, cache: Path, name: str | None = None) -> Any:
     return datasets.load_dataset(str(folder), name, cache_dir=str(cache))
 
 
-def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_path: Path) -> None:
+def test_sends_the_train_set_of_a_champion(hub: Hub, promoted: _Promoted, tmp_path: Path) -> None:
     run, store = promoted
     done = push(hub, store.root, _DATASET, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
     assert done.returncode == 0, done.stderr
@@ -199,7 +199,7 @@ def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_
     assert str(run.parent) not in card.text
 
 
-def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
+def test_datasets_loads_the_benchmark(hub: Hub, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     done = push(
         hub, tmp_path, _DATASET, "--what", "benchmark", "--into", str(kept), "--yes", MENS_DATA_LICENCE="apache-2.0"
@@ -216,7 +216,7 @@ def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
     assert len(_load(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
 
 
-def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
+def test_sends_no_data_without_a_licence(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"MENS_DATA_LICENCE: not set\. Set the licence of the data"):
         plan_benchmark(_BENCH, Target(_DATASET), None, tmp_path / "staging")
     assert not (tmp_path / "staging").exists()
@@ -228,7 +228,7 @@ def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed")])
-def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
+def test_does_not_send_another_train_set(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
     run, store = promoted_run(trained, tmp_path)
     source = merge_source(run, store)
     other = tmp_path / "other.jsonl"
@@ -240,14 +240,14 @@ def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: st
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
 
 
-def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path: Path) -> None:
+def test_does_not_send_the_train_set_of_an_adapter_without_a_promotion(trained: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     with pytest.raises(RefusedError, match="not promoted"):
         plan_train_set(merge_source(trained, store), store, Target(_DATASET), "mit", tmp_path / "staging")
 
 
 @pytest.mark.threat("R6")
-def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_path: Path) -> None:
+def test_does_not_send_a_train_set_without_redaction(promoted: _Promoted, tmp_path: Path) -> None:
     run, store = promoted
     source = merge_source(run, store)
     path = tmp_path / "told.jsonl"

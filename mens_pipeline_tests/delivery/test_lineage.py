@@ -1,4 +1,4 @@
-"""The sources of an adapter, and what depends on it."""
+"""The sources of an adapter, and artifacts that depend on it."""
 
 import json
 import shutil
@@ -71,7 +71,7 @@ def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None
     assert [link.kind for link in found.used_by] == ["benchmark_gate", "promoted_adapter"]
 
 
-def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: ArtifactStore) -> None:
+def test_an_unused_adapter_has_an_origin(store: ArtifactStore) -> None:
     key = _adapter(store, "unused").key
     mixed = trace_lineage(store, key[:16]).rests_on[0]
     shutil.rmtree(store.root / mixed.kind / mixed.key)
@@ -82,7 +82,7 @@ def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: Artifact
     assert (found.rows, found.files, found.commits) == ({}, {}, ())
 
 
-def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, tmp_path: Path) -> None:
+def test_rejects_an_unknown_adapter(store: ArtifactStore, tmp_path: Path) -> None:
     for name in ("f" * 64, ""):
         with pytest.raises(RefusedError, match=r"no adapters with this key.*Name `champion`"):
             trace_lineage(store, name)
@@ -90,7 +90,7 @@ def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, tmp_path:
         trace_lineage(ArtifactStore(tmp_path), "champion")
 
 
-def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None:
+def test_prints_the_lineage_for_people_and_programs(store: ArtifactStore) -> None:
     text, data = (CliRunner().invoke(app, ["lineage", "champion", *options]) for options in ([], ["--json"]))
 
     assert text.exit_code == data.exit_code == 0
@@ -101,8 +101,8 @@ def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None
     assert f"made from  qlora_adapter     {_adapter(store, 'used').key[:12]}" in text.stdout
 
 
-def test_what_rests_on_one_base_is_found_in_one_walk() -> None:
-    """As many adapters as a store never keeps: a set that is copied for each would take half a minute."""
+def test_finds_all_dependents_of_a_base_in_linear_time() -> None:
+    """With more adapters than any store keeps: copying a set for each would take half a minute."""
     base = ("base_model", "b")
     before = process_time()
     found = reverse_edges({("qlora_adapter", str(number)): frozenset((base,)) for number in range(40_000)})

@@ -1,4 +1,4 @@
-"""Which adapter is merged, and what is refused by name."""
+"""Choice of the adapter to merge, and errors that name the problem."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def _fits(_text: str) -> bool:
     return True
 
 
-def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None:
+def test_the_default_is_the_champion(trained: Path, tmp_path: Path) -> None:
     run, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
 
@@ -42,7 +42,7 @@ def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None
     assert source.verdict_sha256 == source.promoted.manifest["outputs"][RECEIPT]["sha256"]
 
 
-def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -> None:
+def test_recognizes_a_promoted_run(trained: Path, tmp_path: Path) -> None:
     run, store = promoted_run(trained, tmp_path)
     log = store.root / Kind.PROMOTED_ADAPTER / HISTORY
     event = json.loads(log.read_text())
@@ -55,7 +55,7 @@ def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -
     assert merge_source(run, store).promoted is None
 
 
-def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> None:
+def test_ignores_a_verdict_on_another_adapter(trained: Path, tmp_path: Path) -> None:
     run, store = promoted_run(trained, tmp_path)
     other = tmp_path / "other"
     shutil.copytree(run, other)
@@ -66,7 +66,7 @@ def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> 
     assert merge_source(other, ArtifactStore(tmp_path / "none")).receipt is None
 
 
-def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) -> None:
+def test_a_run_without_an_evaluation_has_no_verdict(trained: Path, tmp_path: Path) -> None:
     run, store = Path(shutil.copytree(trained, tmp_path / "run")), ArtifactStore(tmp_path / "store")
     source = merge_source(run, store)
     (run / RECEIPT).write_text("{}")
@@ -80,7 +80,7 @@ def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", [MANIFEST, "manifest.json"])
 @pytest.mark.parametrize("manifest", [{"lane": "scratch"}, {"kind": "scratch_model"}], ids=["lane", "kind"])
-def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest: dict[str, Any]) -> None:
+def test_recognizes_a_scratch_model_by_its_lane(tmp_path: Path, name: str, manifest: dict[str, Any]) -> None:
     (tmp_path / name).write_text(json.dumps(manifest))
 
     assert read_lane(tmp_path) == "scratch"
@@ -89,7 +89,7 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
 
 
 @pytest.mark.parametrize("text", ["[]", '"scratch"', "3", "null", "[" * 100_000, "\udcff", "{"])
-def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
+def test_rejects_a_damaged_manifest(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*Name the run that it was trained in"):
@@ -105,7 +105,7 @@ def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
         ("{}", "backend is nothing"),
     ],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+def test_rejects_a_folder_that_is_not_a_run(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / MANIFEST).write_text(content)
 
@@ -113,7 +113,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message:
         merge_source(tmp_path, ArtifactStore(tmp_path))
 
 
-def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path) -> None:
+def test_requests_are_those_of_the_evaluation(trained: Path, tmp_path: Path) -> None:
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
     found = choose_prompts(source, None, store, _fits, 2)
@@ -165,7 +165,7 @@ def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYE
 
 
 @pytest.mark.parametrize("base", [f"{_LAYER}.weight", f"model.language_model.{_LAYER[6:]}.weight"])
-def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
+def test_accepts_an_adapter_that_fits(tmp_path: Path, base: str) -> None:
     adapter = _run(tmp_path, _FITTING, base)
     refuse_misfit(adapter)
 

@@ -1,4 +1,4 @@
-"""From a champion to a folder that anybody can load: merged, proven, handed on."""
+"""From a champion to a merged, verified folder that any program can load."""
 
 import json
 import subprocess
@@ -85,7 +85,7 @@ def _find_merged(store: ArtifactStore) -> Artifact:
     return found
 
 
-def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
+def test_the_command_lists_its_results(delivered: _Delivered) -> None:
     folder, _, result = delivered
 
     assert "lora-adapter-0123abcd, promoted: " in result.stdout
@@ -97,7 +97,7 @@ def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
 
 
 @pytest.mark.seed_row(22)
-def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
+def test_the_report_shows_no_difference(delivered: _Delivered) -> None:
     report = report_in(delivered[0])
     found = report.agreement
 
@@ -109,10 +109,10 @@ def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
-def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
+def test_delivers_a_model_evaluated_in_bfloat16(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Dtype | None
 ) -> None:
-    """As on a GPU: stored as it was judged, every token is the same; stored in float32, rounding is allowed for."""
+    """As on a GPU: stored in bfloat16, every token is the same; stored in float32, rounding is allowed."""
     monkeypatch.setattr(preparing, "computed_in", lambda _device: "bfloat16")
     _, store = promoted_run(trained, tmp_path)
     cpu, heldout = resolve_device(DeviceChoice.CPU), trained.parent / HELDOUT
@@ -127,8 +127,8 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
         assert report.passed, report.reasons
 
 
-def test_the_weights_are_those_of_four_bits_and_the_adapter(delivered: _Delivered, trained: Path) -> None:
-    """Restored from four bits, plus the product of both matrices times alpha over rank; all else is as it was."""
+def test_the_weights_are_the_restored_base_plus_the_adapter(delivered: _Delivered, trained: Path) -> None:
+    """Restored from four bits, plus the product of both matrices times alpha over rank; other weights do not change."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
     from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
@@ -147,8 +147,8 @@ def test_the_weights_are_those_of_four_bits_and_the_adapter(delivered: _Delivere
     assert set(merged) == set(base)
 
 
-def test_any_program_can_load_it(delivered: _Delivered) -> None:
-    """Transformers alone, offline, without PEFT and bitsandbytes; the template adds the system prompt."""
+def test_any_program_can_load_the_folder(delivered: _Delivered) -> None:
+    """Only transformers, offline, without PEFT and bitsandbytes; the template adds the system prompt."""
     command = [sys.executable, "-c", _PLAIN, str(delivered[0])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HF_HUB_OFFLINE": "1"})
     config = json.loads((delivered[0] / "config.json").read_text())
@@ -159,7 +159,7 @@ def test_any_program_can_load_it(delivered: _Delivered) -> None:
     assert "quantization_config" not in config
 
 
-def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> None:
+def test_no_file_names_this_machine(delivered: _Delivered, trained: Path) -> None:
     folder, store, _ = delivered
     places = [str(trained.parent), str(store.root.parent)]
 
@@ -167,7 +167,7 @@ def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> Non
     assert [name for name, text in texts.items() if any(place.encode() in text for place in places)] == []
 
 
-def test_the_manifest_says_what_it_is_made_of(delivered: _Delivered, trained: Path) -> None:
+def test_the_manifest_names_the_parts_of_the_model(delivered: _Delivered, trained: Path) -> None:
     manifest = manifest_in(delivered[0])
 
     assert manifest.adapter_sha256 == adapter_digest(trained)
@@ -192,7 +192,7 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: _Delivered) -> Non
     assert (ours.gguf.path, ours.gguf.led_agreement) == ("lora-adapter-0123abcd-f32.gguf", 1.0)
 
 
-def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
+def test_the_hand_off_matches_the_schema_of_upstream(delivered: _Delivered) -> None:
     document = json.loads((delivered[0] / HANDOFF).read_text())
     required = sorted(set(_UPSTREAM) - _OPTIONAL)
     schema = {"type": "object", "properties": _UPSTREAM, "required": required, "additionalProperties": False}
@@ -201,7 +201,7 @@ def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
     assert DETAILS in document["notes"]
 
 
-def test_documents_fit_their_schemas(delivered: _Delivered) -> None:
+def test_documents_match_their_schemas(delivered: _Delivered) -> None:
     names = {name: f"{name}.json" for name in ("merge_report", "merge_manifest", "gguf_report")}
     for name, file in {"external_serving_handoff_v1": HANDOFF, "mens_handoff_v1": DETAILS, **names}.items():
         jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
@@ -227,7 +227,7 @@ def test_the_card_shows_figures_and_verdict(delivered: _Delivered) -> None:
     assert (data.library_name, len(data.eval_results or [])) == ("transformers", 2)
 
 
-def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_repeat_a_merge(delivered: _Delivered, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, store, _ = delivered
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
     monkeypatch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
@@ -239,7 +239,7 @@ def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest
     assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
 
 
-def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -> None:
+def test_does_not_deliver_a_model_that_differs(delivered: _Delivered, tmp_path: Path) -> None:
     store = delivered[1]
     merged = _find_merged(store)
     copy = tmp_path / "merged"
@@ -260,7 +260,7 @@ def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_others_is_left_alone(
+def test_does_not_write_into_a_folder_with_other_files(
     delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
@@ -282,7 +282,7 @@ def test_a_folder_of_others_is_left_alone(
         ("link", None, "", r"contains files that are not part of a hand-off \(link\)"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_the_merge(
+def test_rejects_an_unusable_output_before_the_merge(
     tmp_path: Path, name: str, content: str | None, output: str, message: str
 ) -> None:
     if content is None:
@@ -296,7 +296,7 @@ def test_what_cannot_be_written_is_told_before_the_merge(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_this_folder_and_one_behind_a_link_may_be_written(
+def test_writes_to_the_current_folder_and_through_a_link(
     delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = delivered[1]

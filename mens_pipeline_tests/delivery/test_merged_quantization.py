@@ -1,4 +1,4 @@
-"""Merging into a base restored from four bits, or as it came; and the proof of a merge for a small GPU."""
+"""Merging into a base in bfloat16, and the comparison of a merge for a small GPU."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def _merge(trained: Path, device: Device) -> Path:
     return build_merged_model(prepared, store, do_here)[0].path
 
 
-def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapter_of_a_base_in_bfloat16_is_merged_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
 
@@ -45,13 +45,13 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
     assert not torch.allclose(merged[f"{name}.weight"].float(), base[f"{name}.weight"], rtol=2**-7, atol=1e-4)
 
 
-def test_what_a_small_card_holds_in_four_bits_is_proven_dense(tmp_path: Path) -> None:
-    """By the CPU on both sides, in the precision of the GPU: rounding otherwise beside four bits refuses nothing."""
+def test_a_model_in_four_bits_on_a_small_gpu_is_compared_dense(tmp_path: Path) -> None:
+    """The CPU computes both sides in the precision of the GPU, so other rounding in four bits rejects nothing."""
     trained = trained_run(tmp_path, bnb_4bit_compute_dtype="bfloat16")
-    card = Device("cuda", "a small GPU", 1.0, has_bfloat16=True)
-    report = report_in(_merge(trained, card))
+    gpu = Device("cuda", "a small GPU", 1.0, has_bfloat16=True)
+    report = report_in(_merge(trained, gpu))
 
-    assert evaluated_model("adapter", Adapter.open(trained), card).held == "nf4"
+    assert evaluated_model("adapter", Adapter.open(trained), gpu).held == "nf4"
     assert report.reference == "base in nf4 restored, adapter merged, bfloat16"
     assert (report.computed_on, report.demand) == (("cpu", "bfloat16"), STRICT)
     assert (report.passed, report.agreement.led_agreement) == (True, 1.0)

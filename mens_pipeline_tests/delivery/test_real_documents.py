@@ -1,4 +1,4 @@
-"""The documents and their schemas say the same."""
+"""Documents match their schemas."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from mens_pipeline_tests.schemas import schema_of
 
 
 @pytest.mark.seed_row(39)
-def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
+def test_real_documents_match_their_schemas(tmp_path: Path) -> None:
     store, run = ArtifactStore(tmp_path / "store"), trained(tmp_path / "run")
     evaluation = evaluated(run, store, num_good=20)
     gate = scored(run, store, evaluation)
@@ -38,7 +38,7 @@ def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
         jsonschema.validate(json.loads(text), json.loads(schema_of(name)))
 
 
-def test_a_document_with_a_field_too_many_does_not_fit(tmp_path: Path) -> None:
+def test_a_document_with_an_extra_field_does_not_match(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     path = evaluated(run, ArtifactStore(tmp_path / "store")).path / RESULTS
 

@@ -1,4 +1,4 @@
-"""The real base: merged and written as GGUF it is still the model that is judged."""
+"""The real base: merged and written as GGUF it remains the evaluated model."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What stays and what goes, and why."""
+"""Artifacts that are kept or removed, with reasons."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ def _item(kind: str, key: str, days: float, *parents: tuple[str, str], **fields:
 
 
 def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: str) -> dict[str, tuple[str, str]]:
-    """What becomes of each key. A pointer is written as `kind__name="key"`."""
+    """Return the action and the reason for each key. A pointer is written as `kind__name="key"`."""
     named = {(kind.split("__")[0], kind.split("__")[1]): key for kind, key in pointers.items()}
     plan = plan_retention(Stored(items, named, history), _POLICY, _NOW)
     return {decision.item.key: (decision.action, decision.reason) for decision in plan.decisions}
@@ -89,7 +89,7 @@ def test_age_decides_for_some_kinds_and_number_for_the_others(case: tuple[str, f
     assert _reasons(_item(kind, "k", days)) == {"k": tuple(expected)}
 
 
-def test_the_newest_stay_and_what_a_pointer_or_the_history_names() -> None:
+def test_keeps_the_newest_and_those_in_pointers_or_the_history() -> None:
     adapter, split = _item("qlora_adapter", "a", 400), _item("heldout_split", "s", 9)
     champions = [_item("promoted_adapter", f"p{days}", days) for days in (300, 2, 301, 1, 302)]
     pointers = {"qlora_adapter__latest": "a", "promoted_adapter__champion": "p301"}
@@ -105,7 +105,7 @@ def test_the_newest_stay_and_what_a_pointer_or_the_history_names() -> None:
     }
 
 
-def test_what_a_champion_rests_on_stays() -> None:
+def test_keeps_the_parents_of_a_champion() -> None:
     found = _reasons(
         _item("promoted_adapter", "p", 400, ("benchmark_gate", "g"), ("qlora_adapter", "a")),
         _item("benchmark_gate", "g", 400, ("eval_results", "e"), ("promoted_adapter", "gone")),
@@ -129,7 +129,7 @@ def test_what_a_champion_rests_on_stays() -> None:
     assert found["other"] == ("remove", "older than 90 days")
 
 
-def test_a_verdict_that_goes_keeps_nothing() -> None:
+def test_a_removed_verdict_keeps_no_parents() -> None:
     found = _reasons(
         _item("benchmark_gate", "young", 1, ("eval_results", "e1")),
         _item("benchmark_gate", "old", 40, ("eval_results", "e1"), ("eval_results", "e2")),
@@ -145,7 +145,7 @@ def test_a_verdict_that_goes_keeps_nothing() -> None:
     }
 
 
-def test_a_folder_without_a_manifest_is_given_time() -> None:
+def test_keeps_a_young_folder_without_a_manifest() -> None:
     young, old = (_item("extracted_corpus", f".work-{days}", days, is_artifact=False) for days in (1.9, 2))
     found = _reasons(young, old, *(_item("extracted_corpus", f"c{n}", n) for n in (3, 4)))
 
@@ -163,7 +163,7 @@ def test_sizes_add_up() -> None:
 
 
 @pytest.mark.seed_row(44, 45)
-def test_the_shipped_policy_is_what_was_agreed() -> None:
+def test_the_shipped_policy_has_the_agreed_values() -> None:
     """Adapters 90 days, verdicts and figures 30."""
     policy = load_retention(RETENTION)
 
@@ -179,7 +179,7 @@ def test_the_shipped_policy_is_what_was_agreed() -> None:
         ({"keep": 1}, "keep: unknown"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+def test_names_errors_in_a_policy(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     path = tmp_path / "retention.yaml"
     path.write_text(yaml.safe_dump({**_POLICY.model_dump(), **change}))
 
@@ -206,7 +206,7 @@ def _promote(store: ArtifactStore, weights: str) -> Artifact:
     return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
 
-def _later(store: ArtifactStore, seconds: float = _LATER) -> float:
+def _move_clock(store: ArtifactStore, seconds: float = _LATER) -> float:
     tag = store.root / TAG
     now = max(path.stat().st_mtime for path in store.root.glob("*/*")) + seconds
     os.utime(tag, (now, now))
@@ -214,14 +214,14 @@ def _later(store: ArtifactStore, seconds: float = _LATER) -> float:
 
 
 def _prune(store: ArtifactStore, *, apply: bool) -> RetentionPlan:
-    return prune(store, _SHORT_POLICY, _later(store), apply=apply, show=lambda _plan: None)
+    return prune(store, _SHORT_POLICY, _move_clock(store), apply=apply, show=lambda _plan: None)
 
 
-def _all(store: ArtifactStore) -> set[str]:
+def _list_paths(store: ArtifactStore) -> set[str]:
     return {path.relative_to(store.root).as_posix() for path in store.root.rglob("*")}
 
 
-def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactStore) -> None:
+def test_a_champion_and_its_parents_are_left_after_a_year(store: ArtifactStore) -> None:
     first, second = _promote(store, "first"), _promote(store, "second")
     worse = _adapter(store, "worse")
     refused = scored(worse.path, store, evaluated(worse.path, store, num_good=1))
@@ -245,7 +245,7 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
 
 @pytest.fixture
 def two(store: ArtifactStore) -> ArtifactStore:
-    """A store of two adapters; one is too old."""
+    """A store of two adapters, of which one is too old."""
     for weights in ("first", "second"):
         _adapter(store, weights)
     return store
@@ -253,34 +253,34 @@ def two(store: ArtifactStore) -> ArtifactStore:
 
 def test_a_dry_run_removes_nothing_and_plans_the_same(two: ArtifactStore) -> None:
     store = two
-    before = _all(store)
+    before = _list_paths(store)
     dry = _prune(store, apply=False)
 
-    assert _all(store) - before <= {"promoted_adapter", "promoted_adapter/.lock"}
+    assert _list_paths(store) - before <= {"promoted_adapter", "promoted_adapter/.lock"}
     assert len(dry.removed) == 1
     assert _prune(store, apply=True) == dry
     assert _prune(store, apply=True).removed == ()
 
 
-def test_the_plan_is_shown_before_anything_goes(two: ArtifactStore) -> None:
+def test_shows_the_plan_before_removing_anything(two: ArtifactStore) -> None:
     def stop(plan: RetentionPlan) -> None:
         assert plan.removed
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(two, _SHORT_POLICY, _later(two), apply=True, show=stop)
+        prune(two, _SHORT_POLICY, _move_clock(two), apply=True, show=stop)
 
     assert len(list(two.root.glob(f"qlora_adapter/*/{MANIFEST}"))) == 2
 
 
-def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
+def test_removes_abandoned_folders(store: ArtifactStore) -> None:
     kind = store.root / "qlora_adapter"
     (_adapter(store, "first").path / MANIFEST).unlink()
     for name in (".work-old", ".draft-old", ".work-busy", ".work-held"):
         (kind / name / "checkpoints").mkdir(parents=True)
         (kind / name / "checkpoints" / "file").write_text("12345")
     (kind / "notes").mkdir()
-    now = _later(store, 3 * _DAY)
+    now = _move_clock(store, 3 * _DAY)
     os.utime(kind / ".work-busy" / "checkpoints" / "file", (now, now))
     with hold_folder(kind / ".work-held"):
         plan = prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
@@ -289,12 +289,12 @@ def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
     assert {path.name for path in kind.iterdir()} == {"latest", "notes", ".work-busy", ".work-held"}
 
 
-def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore) -> None:
+def test_a_run_that_starts_after_the_plan_keeps_its_folder(store: ArtifactStore) -> None:
     _adapter(store, "first")
     works = [store.root / "qlora_adapter" / f".work-{name}" for name in ("held", "written", "old")]
     for work in works:
         work.mkdir()
-    now = _later(store, 3 * _DAY)
+    now = _move_clock(store, 3 * _DAY)
     with ExitStack() as runs:
 
         def begin(plan: RetentionPlan) -> None:
@@ -310,18 +310,18 @@ def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore)
 def test_a_clock_that_jumped_ahead_removes_nothing(two: ArtifactStore) -> None:
     store = two
     (store.root / "qlora_adapter" / ".work-interrupted").mkdir()
-    before, now = _all(store), time.time() + _LATER
+    before, now = _list_paths(store), time.time() + _LATER
     with pytest.raises(
         RefusedError, match=r"nothing was written here for 400 days.* touch .*CACHEDIR\.TAG, and run the"
     ):
         prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
-    assert _all(store) >= before
+    assert _list_paths(store) >= before
     os.utime(store.root / TAG, (now, now))
 
     assert len(prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None).removed) == 2
 
 
-def test_sizes_and_names_are_those_of_the_manifest(store: ArtifactStore) -> None:
+def test_reads_sizes_and_names_from_the_manifest(store: ArtifactStore) -> None:
     artifact = _adapter(store, "first")
     (item,) = read_store(store).items
     size = sum(path.stat().st_size for path in artifact.path.rglob("*") if path.is_file())
@@ -330,12 +330,12 @@ def test_sizes_and_names_are_those_of_the_manifest(store: ArtifactStore) -> None
     assert (item.key, item.parents) == (artifact.key, frozenset())
 
 
-def test_a_store_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_rejects_a_missing_store(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="Set MENS_STORE_ROOT to the store"):
         prune(ArtifactStore(tmp_path / "none"), _SHORT_POLICY, NOW, apply=False, show=lambda _plan: None)
 
 
-def test_what_cannot_be_removed_is_named(two: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_a_folder_that_cannot_be_removed(two: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, **options: bool) -> None:
         if not options:
             raise PermissionError(13, "Permission denied", str(path))

@@ -7,7 +7,7 @@ from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 
 
 def test_the_files_are_the_schemas() -> None:
-    """After a change of a document: `python -m mens_pipeline_tests.reference` writes it again."""
+    """After a change of a document, `python -m mens_pipeline_tests.reference` writes them again."""
     found = {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.iterdir()}
 
     assert found == {f"{name}.schema.json": schema_of(name) for name in DOCUMENTS}
@@ -20,6 +20,6 @@ def test_the_files_are_the_schemas() -> None:
         *("eval_gate_failed", "scored_completions"),
     ],
 )
-def test_documents_that_are_kept_say_the_version_of_their_format(name: str) -> None:
+def test_stored_documents_have_the_version_of_their_format(name: str) -> None:
     assert schema_of(name).count('"format_version"') == 1
     assert issubclass(DOCUMENTS[name], Versioned)

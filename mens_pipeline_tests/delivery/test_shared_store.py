@@ -1,4 +1,4 @@
-"""Retention and lineage of a store that machines share: a machine without a cache sees what all of them made."""
+"""Retention and lineage of a shared store: a machine without a cache sees the artifacts of all machines."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def _mix(store: ArtifactStore, number: int) -> Artifact:
 
 @pytest.fixture
 def url(tmp_path: Path, store_url: str) -> str:
-    """A bucket with a champion, its ancestors, and an adapter that was never judged."""
+    """A bucket with a champion, its ancestors, and an adapter that was never evaluated."""
     store = _machine(tmp_path / "first", store_url)
     mixed = _mix(store, 3)
     for weights in ("unused", "used"):
@@ -58,11 +58,11 @@ def _prune(store: ArtifactStore, days: float, *, apply: bool) -> RetentionPlan:
     now = time.time() + days * _DAY
     store.root.mkdir(exist_ok=True)
     (store.root / TAG).touch()
-    os.utime(store.root / TAG, (now, now))  # or the clock would seem to have jumped
+    os.utime(store.root / TAG, (now, now))  # otherwise the clock would seem to have jumped
     return prune(store, _POLICY, now, apply=apply, show=lambda _plan: None)
 
 
-def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:
+def test_a_cold_machine_traces_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:
     there = trace_lineage(_machine(tmp_path / "first", url), "champion")
     here = trace_lineage(_machine(tmp_path / "cold", url), "champion")
 
@@ -71,7 +71,7 @@ def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Pa
     assert sum(here.files.values()) == 3
 
 
-def test_a_cold_machine_sees_what_all_of_them_have(url: str, tmp_path: Path) -> None:
+def test_a_cold_machine_sees_the_artifacts_of_all_machines(url: str, tmp_path: Path) -> None:
     first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
     there, here = read_store(first), read_store(cold)
 
@@ -82,7 +82,7 @@ def test_a_cold_machine_sees_what_all_of_them_have(url: str, tmp_path: Path) -> 
     assert not list((tmp_path / "cold").glob(f"*/*/{MANIFEST}"))
 
 
-def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
+def test_removes_artifacts_for_all_machines(url: str, tmp_path: Path) -> None:
     first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
     young, old = _prune(cold, 1, apply=True), _prune(cold, 400, apply=False)
     assert young.removed == ()
@@ -99,7 +99,7 @@ def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
     assert first.find("qlora_adapter", {"n": "unused"}) is None
 
 
-def test_what_an_interrupted_writer_left_goes_when_it_is_old(url: str, tmp_path: Path) -> None:
+def test_removes_old_files_of_an_interrupted_writer(url: str, tmp_path: Path) -> None:
     bucket, key = from_url(url), "0" * 64
     obstore.put(bucket, f"corpus/{key}/{'1' * 64}", b"left")
     obstore.put(bucket, f"corpus/{'2' * 64}/{MANIFEST}", json.dumps(["no", "manifest"]).encode())

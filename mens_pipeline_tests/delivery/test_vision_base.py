@@ -1,4 +1,4 @@
-"""What is handed on of a base that also sees has the names that other programs look for."""
+"""Adapters and models of a base with vision have the names that other programs expect."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn about their own future changes
 
 _WEIGHTS = "adapter_model.safetensors"
 _IDS = [list(range(5, 45))]
@@ -28,7 +28,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What training writes: an adapter of the text model, with second matrices that are not zero."""
+    """An adapter of the text model as training writes it, with second matrices that are not zero."""
     import torch
     from peft import get_peft_model
 
@@ -49,8 +49,8 @@ def _logits(model: Any) -> Any:
         return model(input_ids=torch.tensor(_IDS)).logits
 
 
-def _as_vllm(name: str) -> str:
-    """What vLLM 0.32 makes of a name in a checkpoint of this class: `hf_to_vllm_mapper` of its qwen3_vl.py."""
+def _rename_for_vllm(name: str) -> str:
+    """Return the name in vLLM 0.32 for a name in a checkpoint of this class: `hf_to_vllm_mapper` of qwen3_vl.py."""
     rules = {
         "model.visual.": "visual.",
         "lm_head.": "language_model.lm_head.",
@@ -59,8 +59,8 @@ def _as_vllm(name: str) -> str:
     return next((new + name.removeprefix(old) for old, new in rules.items() if name.startswith(old)), name)
 
 
-def test_an_adapter_that_is_sent_is_named_as_the_published_base(base: Path, adapter: Path, tmp_path: Path) -> None:
-    """Every matrix finds its layer in vLLM; PEFT on the published class gives the same scores as before."""
+def test_a_sent_adapter_has_the_names_of_the_published_base(base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Every matrix finds its layer in vLLM; PEFT on the published class gives the same scores."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, Qwen3_5ForConditionalGeneration
@@ -70,13 +70,13 @@ def test_an_adapter_that_is_sent_is_named_as_the_published_base(base: Path, adap
     assert name_as_published(tmp_path / _WEIGHTS, base)
     names = shapes_in(tmp_path / _WEIGHTS)
     layers = {name.removeprefix("base_model.model.").rsplit(".lora_", 1)[0] for name in names}
-    published = {_as_vllm(name) for file in base.glob("*.safetensors") for name in shapes_in(file)}
+    published = {_rename_for_vllm(name) for file in base.glob("*.safetensors") for name in shapes_in(file)}
     ours = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter).eval()
     theirs = PeftModel.from_pretrained(Qwen3_5ForConditionalGeneration.from_pretrained(base), tmp_path).eval()
 
     assert len(names) == len(shapes_in(adapter / _WEIGHTS)) == 2 * len(layers) > 50
-    assert {f"{_as_vllm(layer)}.weight" for layer in layers} <= published
-    assert all(_as_vllm(layer).startswith("language_model.model.layers.") for layer in layers)
+    assert {f"{_rename_for_vllm(layer)}.weight" for layer in layers} <= published
+    assert all(_rename_for_vllm(layer).startswith("language_model.model.layers.") for layer in layers)
     assert sum("lora_A" in name for name, _ in theirs.named_parameters()) == len(layers)
     torch.testing.assert_close(_logits(theirs), _logits(ours))
 
@@ -93,8 +93,8 @@ def test_an_adapter_of_a_plain_base_keeps_its_names_and_bytes(tiny_base: Path, t
     assert (tmp_path / _WEIGHTS).read_bytes() == before
 
 
-def test_a_merged_folder_is_the_text_model_by_its_own_names(base: Path, adapter: Path, tmp_path: Path) -> None:
-    """Class and tensors agree, as llama.cpp and vLLM expect of a plain model; what is loaded is what was judged."""
+def test_a_merged_folder_has_the_names_of_the_text_model(base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Class and tensors agree, as llama.cpp and vLLM expect of a plain model; logits are those of the evaluation."""
     import torch
     from transformers import AutoModelForCausalLM
 

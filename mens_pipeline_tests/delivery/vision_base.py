@@ -1,4 +1,4 @@
-"""A tiny base that also sees, as Qwen3.5 is published: its text model is a part of the checkpoint."""
+"""A tiny base with vision, as Qwen3.5 is published: its text model is a part of the checkpoint."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from mens_pipeline_tests.training.tiny_base import TINY_HYBRID, write_tiny_base
 
 
 def write_vision_base(folder: Path) -> Path:
-    """Four layers of linear and full attention behind a vision tower of one block; random weights, always the same."""
+    """Write four layers of linear and full attention after a vision tower of one block, with fixed random weights."""
     import torch
     from transformers import AutoTokenizer, Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
