@@ -1,1 +1,1 @@
-"""What strangers could do, tried: hostile sources, rows, models, records and texts. `docs/security.md` names each."""
+"""Attacks of strangers: hostile sources, rows, models, records and texts. `docs/security.md` lists them."""

@@ -1,4 +1,4 @@
-"""A command that is started in the folder of somebody who means harm: whose modules its processes import."""
+"""Commands started in a hostile folder must not import its modules."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_no_pool_runs_the_python_files_of_a_workspace(tmp_path: Path) -> None:
         )
     for name in ("multiprocessing", "pickle", "threading", "socket", "runpy"):
         (workspace / f"{name}.py").write_text("open('EXECUTED', 'w')\nraise ImportError('of the workspace')")
-    # As the command that pip installs: the folder of a script is looked at first, not the current one.
+    # Like the command that pip installs: Python searches the folder of the script first, not the current one.
     start = tmp_path / "bin" / "mens"
     start.parent.mkdir()
     start.write_text("from mens_pipeline.cli.main import main\nif __name__ == '__main__':\n    main()\n")

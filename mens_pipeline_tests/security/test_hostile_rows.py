@@ -1,4 +1,4 @@
-"""Rows of JSON and of a telemetry table: endless, nested, broken, or meant for a database."""
+"""Hostile rows of JSON and of a telemetry table: endless, nested, malformed, or SQL injections."""
 
 import io
 import json
@@ -26,13 +26,13 @@ from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import digest_of
 
-pytestmark = pytest.mark.measured  # they show the edges of the corpus
+pytestmark = pytest.mark.measured  # they cover edge cases of the corpus
 
 _GOOD = json.dumps({"prompt": "Write f.", "response": "fn f() { }"}).encode() + b"\n"
 
 
 class _Endless(io.RawIOBase):
-    """A good row behind a line of so many bytes, none of which is held; the shape of a file of gigabytes."""
+    """A good row after a very long line that is never in memory, like a file of gigabytes."""
 
     def __init__(self, length: int) -> None:
         self._rest = length
@@ -42,19 +42,19 @@ class _Endless(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        given = b"x" * min(len(buffer), self._rest)
-        self._rest -= len(given)
-        if not given:
-            given, self._tail = self._tail[: len(buffer)], self._tail[len(buffer) :]
-        buffer[: len(given)] = given
-        return len(given)
+        chunk = b"x" * min(len(buffer), self._rest)
+        self._rest -= len(chunk)
+        if not chunk:
+            chunk, self._tail = self._tail[: len(buffer)], self._tail[len(buffer) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 def _endless(length: int) -> BinaryIO:
     return io.BufferedReader(_Endless(length))
 
 
-def _validated(content: bytes) -> tuple[ValidationReport, list[Quarantined]]:
+def _validate(content: bytes) -> tuple[ValidationReport, list[Quarantined]]:
     refused: list[Quarantined] = []
     report = ValidationReport(recheck=True)
     lines = bounded_lines(io.BytesIO(content), MAX_LINE_BYTES)
@@ -63,7 +63,7 @@ def _validated(content: bytes) -> tuple[ValidationReport, list[Quarantined]]:
 
 
 @pytest.mark.threat("R1")
-def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
+def test_a_line_of_gigabytes_needs_only_megabytes_of_memory() -> None:
     refused: list[Quarantined] = []
     report = ValidationReport(recheck=True)
     tracemalloc.start()
@@ -81,14 +81,14 @@ def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 70_000])
 @pytest.mark.parametrize("end", [b"\n", b""])
-def test_no_line_is_lost_at_the_bound(length: int, end: bytes) -> None:
+def test_no_line_is_lost_at_the_limit(length: int, end: bytes) -> None:
     lines = list(bounded_lines(io.BytesIO(b"x" * length + b"\nabc" + end), 10))
 
     assert lines == [(b"x" * length + b"\n")[:11], b"abc" + end]
 
 
 @pytest.mark.threat("R1")
-def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
+def test_a_huge_request_gets_an_error_without_being_held() -> None:
     out = io.StringIO()
     request = json.dumps({"id": 1, "source": "fn f() { }"}).encode() + b"\n"
     summary = check_stream(io.BytesIO(b"x" * (MAX_REQUEST_BYTES + 10) + b"\n" + request), out, Mode.SOURCE)
@@ -117,8 +117,8 @@ def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
     ],
     ids=["nested", "objects", "utf8", "surrogate", "nul", "digits", "infinite", "nan", "u0000", "bom", "zero"],
 )
-def test_a_broken_row_is_one_row_less(line: bytes) -> None:
-    report, refused = _validated(line + b"\n" + _GOOD)
+def test_a_malformed_row_is_counted_and_dropped(line: bytes) -> None:
+    report, refused = _validate(line + b"\n" + _GOOD)
 
     assert (report.seen, report.kept) == (2, 1)
     assert len(refused) == 1
@@ -126,8 +126,8 @@ def test_a_broken_row_is_one_row_less(line: bytes) -> None:
 
 
 @pytest.mark.threat("R2")
-def test_a_trace_that_nests_is_text(tmp_path: Path) -> None:
-    """The arguments of a tool are JSON in JSON: what goes too deep is kept as it stands, and ends nothing."""
+def test_a_deeply_nested_trace_is_kept_as_text(tmp_path: Path) -> None:
+    """The arguments of a tool are JSON in JSON; if they nest too deep, they are kept as text."""
     row = {"task_prompt": "p", "tool_name": "t", "arguments_json": "[" * 50_000, "result_json": "1", "success": True}
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
     source = MixSource(path="t.jsonl", record_format=RecordFormat.TOOL_TRACE)
@@ -136,7 +136,7 @@ def test_a_trace_that_nests_is_text(tmp_path: Path) -> None:
     assert (len(rows.pairs or ()), rows.unreadable) == (1, 0)
 
 
-def test_the_hash_of_a_source_is_of_all_of_it(tmp_path: Path) -> None:
+def test_the_hash_of_a_source_covers_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_bytes(b"x" * (MAX_LINE_BYTES + 9) + b"\n" + _GOOD)
     rows = read_sources(MixConfig(sources=(MixSource(path="t.jsonl"),)), tmp_path)["t.jsonl"]
 
@@ -169,7 +169,7 @@ def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path: Path, mon
     assert not (tmp_path / "out.jsonl").is_symlink()
 
 
-def _database(path: Path, rows: list[tuple[object, object]]) -> TelemetryQuery:
+def _create_database(path: Path, rows: list[tuple[object, object]]) -> TelemetryQuery:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT)")
     connection.executemany("INSERT INTO AgentTelemetry (query, optimal_response) VALUES (?, ?)", rows)
@@ -180,7 +180,7 @@ def _database(path: Path, rows: list[tuple[object, object]]) -> TelemetryQuery:
 
 @pytest.mark.threat("R3")
 def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
-    query = _database(
+    query = _create_database(
         tmp_path / "t.db", [("x" * 50_000_000, "a"), ("x" + " " * 50_000_000, "a"), ("Write f", "fn f() { }")]
     )
     tally = TelemetryAccount()
@@ -196,7 +196,7 @@ def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
 
 @pytest.mark.threat("R3")
 def test_the_longest_text_is_read_whole(tmp_path: Path) -> None:
-    query = _database(tmp_path / "t.db", [("x" * MAX_TEXT, "a"), ("y" * (MAX_TEXT + 1), "a")])
+    query = _create_database(tmp_path / "t.db", [("x" * MAX_TEXT, "a"), ("y" * (MAX_TEXT + 1), "a")])
     tally = TelemetryAccount()
     pairs = list(telemetry_pairs(read_telemetry(query), tally, query.table))
 
@@ -212,8 +212,8 @@ _INJECTION = 'x"; DROP TABLE AgentTelemetry; --'
     "option", ["--table", "--query-column", "--response-column", "--rating-column", "--order-column"]
 )
 @pytest.mark.parametrize("value", [_INJECTION, "1) UNION SELECT sql FROM sqlite_master--", "query' OR '1'='1"])
-def test_names_of_tables_and_columns_are_names(tmp_path: Path, option: str, value: str) -> None:
-    query = _database(tmp_path / "t.db", [("Write f", "fn f() { }")])
+def test_rejects_sql_in_names_of_tables_and_columns(tmp_path: Path, option: str, value: str) -> None:
+    query = _create_database(tmp_path / "t.db", [("Write f", "fn f() { }")])
     arguments = ["telemetry", "import", "--url", query.url.get_secret_value(), "-o", str(tmp_path / "o"), option, value]
     result = CliRunner().invoke(app, arguments)
 

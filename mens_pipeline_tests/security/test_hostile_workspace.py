@@ -1,4 +1,4 @@
-"""A repository whose author means harm: names, links, pipes, headers, roots and includes."""
+"""A hostile repository: names, links, pipes, headers, roots and includes."""
 
 import os
 import re
@@ -30,7 +30,7 @@ from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS, SourceFile
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.store import ArtifactStore
 
-pytestmark = pytest.mark.measured  # they show the edges of the corpus
+pytestmark = pytest.mark.measured  # they cover edge cases of the corpus
 
 _PROGRAM = "fn a() to int {\n    return 1\n}\n"
 _HEADERS = {
@@ -63,25 +63,25 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
-def _outcomes(workspace: Path) -> dict[str, FileOutcome]:
+def _extract(workspace: Path) -> dict[str, FileOutcome]:
     return {outcome.path: outcome for outcome in extract_workspace(workspace)}
 
 
-def _page(header: str, body: str = f"```vox\n{_PROGRAM}```\n") -> str:
+def _format_page(header: str, body: str = f"```vox\n{_PROGRAM}```\n") -> str:
     return f"---\ntraining_eligible: true\n{header}\n---\n\n{body}"
 
 
 @pytest.mark.threat("W5")
 @pytest.mark.parametrize("key", ["x", "title", "status", "training_weight", "training_eligible"])
 @pytest.mark.parametrize("value", _HEADERS.values(), ids=_HEADERS)
-def test_no_header_ends_the_extraction_or_makes_an_object(
+def test_no_header_stops_the_extraction_or_creates_an_object(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str
 ) -> None:
     monkeypatch.chdir(workspace)
     commented = "".join(f"// {line}\n" for line in f"{key}: {value}".split("\n"))
     (workspace / "bad.vox").write_text(f"// ---\n{commented}// ---\n{_PROGRAM}")
-    (workspace / "bad.md").write_text(_page(f"{key}: {value}"))
-    outcomes = _outcomes(workspace)
+    (workspace / "bad.md").write_text(_format_page(f"{key}: {value}"))
+    outcomes = _extract(workspace)
 
     assert set(outcomes) == {"ok.vox", "bad.vox", "bad.md"}
     assert len(outcomes["ok.vox"].lines) == 1
@@ -105,42 +105,42 @@ def test_no_header_ends_the_extraction_or_makes_an_object(
     ],
     ids=["laughs", "ring", "deep", "long", "large", "object", "bool", "nul", "loop", "huge"],
 )
-def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: str, problem: str) -> None:
+def test_rejects_a_hostile_file_of_roots_at_once(workspace: Path, content: str, problem: str) -> None:
     (workspace / "loop").symlink_to("loop")
     (workspace / ROOTS_FILE).write_text(content)
-    started = time.process_time()
+    start = time.process_time()
 
     with pytest.raises(ConfigurationError, match=re.escape(problem)):
-        _outcomes(workspace)
-    assert time.process_time() - started < 2
+        _extract(workspace)
+    assert time.process_time() - start < 2
     assert not Path("PWNED").exists()
 
 
 @pytest.mark.threat("W2")
 @pytest.mark.parametrize("roots", ["[/etc]", "[../../..]", "['~/..', '*']"])
-def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> None:
+def test_roots_cannot_leave_the_workspace(workspace: Path, roots: str) -> None:
     (workspace / ROOTS_FILE).write_text(f"negative_roots: {roots}\ngolden_roots: {roots}\ndoc_roots: {roots}\n")
 
-    assert set(_outcomes(workspace)) == {"ok.vox"}
+    assert set(_extract(workspace)) == {"ok.vox"}
 
 
 @pytest.mark.threat("W2")
-def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
+def test_rejects_a_link_as_a_file_of_roots(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("password: [hunter2")
     (workspace / ROOTS_FILE).symlink_to(tmp_path / "secret.txt")
 
     with pytest.raises(ConfigurationError, match="a symbolic link") as refusal:
-        _outcomes(workspace)
+        _extract(workspace)
     assert "hunter2" not in str(refusal.value)
 
 
 @pytest.mark.threat("W4")
-def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_counted(workspace: Path, tmp_path: Path) -> None:
     for suffix in (b".vox", b".md"):
         (workspace / os.fsdecode(b"\xff" + suffix)).write_text(_PROGRAM)
     corpus, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))
 
-    assert {name: [drop.reason for drop in outcome.drops] for name, outcome in _outcomes(workspace).items()} == {
+    assert {name: [drop.reason for drop in outcome.drops] for name, outcome in _extract(workspace).items()} == {
         "ok.vox": [],
         r"\xff.vox": [DropReason.NOT_TEXT],
         r"\xff.md": [DropReason.NOT_TEXT],
@@ -159,14 +159,14 @@ def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> No
     found: list[object] = []
     work = threading.Thread(
         target=lambda: found.extend(
-            (_outcomes(workspace), build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))[0])
+            (_extract(workspace), build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))[0])
         ),
         daemon=True,
     )
     work.start()
     work.join(20)
 
-    assert len(found) == 2, "something waits for a pipe"
+    assert len(found) == 2, "a pipe blocks the extraction"
     outcomes = found[0]
     assert isinstance(outcomes, dict)
     dropped = {name: {drop.reason for drop in outcome.drops} for name, outcome in outcomes.items()}
@@ -177,14 +177,14 @@ def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.threat("W4")
-def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) -> None:
+def test_walks_a_tree_deeper_than_the_longest_path(workspace: Path, tmp_path: Path) -> None:
     here = Path.cwd()
     try:
         os.chdir(workspace)
         for _ in range(2_500):
             Path("a").mkdir()
             os.chdir("a")
-        outcomes = _outcomes(workspace)
+        outcomes = _extract(workspace)
         corpus, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))
     finally:
         for _ in range(2_500):
@@ -199,7 +199,7 @@ def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.threat("W4")
-def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
+def test_a_folder_of_many_files_needs_little_memory(workspace: Path) -> None:
     for number in range(3_000):
         (workspace / f"{number}.vox").write_text(_PROGRAM)
     tracemalloc.start()
@@ -213,7 +213,7 @@ def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
 
 @pytest.mark.threat("W1")
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside.vox", "a/../../outside.vox", "link.vox", "loop.vox"])
-def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path: str) -> None:
+def test_an_include_cannot_leave_the_workspace(workspace: Path, tmp_path: Path, path: str) -> None:
     (tmp_path / "outside.vox").write_text(_PROGRAM)
     (workspace / "a").mkdir()
     (workspace / "link.vox").symlink_to(tmp_path / "outside.vox")
@@ -224,10 +224,10 @@ def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path:
 
 
 @pytest.mark.threat("W6")
-def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None:
-    """Three hundred lines that ask for a megabyte each: once four were read, no more is."""
+def test_the_includes_of_a_page_are_bounded(workspace: Path) -> None:
+    """Three hundred lines include a megabyte each, of which four are read."""
     (workspace / "big.vox").write_text("// " + "x" * 1_000_000 + "\n")
-    page = SourceFile("page.md", _page("a: 1", "```vox\n" + "{{#include big.vox}}\n" * 300 + "```\n").encode())
+    page = SourceFile("page.md", _format_page("a: 1", "```vox\n" + "{{#include big.vox}}\n" * 300 + "```\n").encode())
     tracemalloc.start()
     found = extract_docs(page, workspace)
     peak = tracemalloc.get_traced_memory()[1]
@@ -239,7 +239,7 @@ def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None
     assert peak < 40_000_000
 
 
-def test_a_page_may_include_so_much_in_all(workspace: Path) -> None:
+def test_a_page_has_a_total_limit_of_includes(workspace: Path) -> None:
     (workspace / "a.vox").write_text(_PROGRAM)
     allowance = Allowance(2 * len(_PROGRAM))
     for _ in range(2):
@@ -250,7 +250,7 @@ def test_a_page_may_include_so_much_in_all(workspace: Path) -> None:
 
 
 @pytest.mark.threat("W6")
-def test_a_large_header_is_not_copied_without_end() -> None:
+def test_copies_of_a_large_header_are_bounded() -> None:
     """Each declaration is a record with the header of its file: 170 kB would become 80 MB."""
     header = f'// ---\n// x: "{"y" * 16_000}"\n// ---\n'
     source = header + "".join(f"fn f{n}() to int {{\n    {n}\n}}\n" for n in range(4_000))
@@ -266,30 +266,30 @@ def test_a_large_header_is_not_copied_without_end() -> None:
     ["![" * 500_000, "[" * 1_000_000, "[a](" * 250_000, "*a_" * 300_000],
     ids=["pictures", "brackets", "links", "stars"],
 )
-def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
-    page = SourceFile("page.md", _page("a: 1", f"{slow}\n\n```vox\n{_PROGRAM}```\n").encode())
-    started = time.process_time()
+def test_reads_a_page_made_to_be_slow_in_seconds(slow: str) -> None:
+    page = SourceFile("page.md", _format_page("a: 1", f"{slow}\n\n```vox\n{_PROGRAM}```\n").encode())
+    start = time.process_time()
     found = extract_docs(page, Path())
 
     assert isinstance(found, PageExtraction)
     assert [record.text for record in found.records] == [_PROGRAM]
-    assert time.process_time() - started < 8
+    assert time.process_time() - start < 8
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
-def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
-    page = SourceFile("page.md", _page("a: 1", "> " * 19 + f"a{end}" * 300_000).encode())
-    started = time.process_time()
+def test_drops_a_page_of_too_many_lines_with_a_reason(end: str) -> None:
+    page = SourceFile("page.md", _format_page("a: 1", "> " * 19 + f"a{end}" * 300_000).encode())
+    start = time.process_time()
     found = extract_docs(page, Path())
 
     assert isinstance(found, Drop)
     assert (found.reason, found.detail) == (DropReason.TOO_LARGE, f"300006 lines, more than {MAX_PAGE_LINES}")
-    assert time.process_time() - started < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.threat("W6")
-def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
-    page = _page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
+def test_a_page_with_a_large_header_counts_dropped_records() -> None:
+    page = _format_page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
     found = extract_docs(SourceFile("page.md", page.encode()), Path())
 
     assert isinstance(found, PageExtraction)
@@ -299,43 +299,43 @@ def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
 
 
 @pytest.mark.threat("W8")
-def test_a_prompt_of_blanks_takes_no_time() -> None:
-    """A megabyte of them behind `@training_prompt:` took an hour."""
-    started = time.process_time()
+def test_a_prompt_of_blanks_is_read_quickly() -> None:
+    """A megabyte of them after `@training_prompt:` took an hour."""
+    start = time.process_time()
 
     assert training_prompt(f"// @training_prompt:{' ' * 1_000_000}\nfn a() {{ }}\n") is None
-    assert time.process_time() - started < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.threat("W9")
-def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> None:
+def test_reading_the_commit_of_a_repository_runs_none_of_its_programs(workspace: Path) -> None:
     program = workspace / "program.sh"
     program.write_text(f"#!/bin/sh\ntouch {workspace / 'PWNED'}\n")
     program.chmod(0o755)
     git = ("git", "-C", str(workspace), "-c", "user.name=t", "-c", "user.email=t@example.org")
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "x")):
         subprocess.run([*git, *command], check=True)
-    commit = _signed(git)
+    commit = _sign_commit(git)
     keys = (("core", "fsmonitor"), ("core", "sshCommand"), ("core", "pager"), ("pager", "log"), ("gpg", "program"))
     hostile = "".join(f"[{section}]\n\t{key} = {program}\n" for section, key in (*keys, ("alias", "log")))
     with (workspace / ".git" / "config").open("a") as config:
         config.write(f"{hostile}[log]\n\tshowSignature = true\n")
 
     assert find_newest_commit(workspace) == head_commit(workspace) == commit
-    assert [origin.problem for origin in _look_at(workspace).origins()] == [None]
+    assert [origin.problem for origin in _list_sources(workspace).origins()] == [None]
     assert not (workspace / "PWNED").exists()
     subprocess.run([*git, "log", "-1"], check=True, capture_output=True)
-    assert (workspace / "PWNED").exists(), "what is asked without care does run it"
+    assert (workspace / "PWNED").exists(), "a plain `git log` does run it"
 
 
-def _look_at(workspace: Path) -> OwnSources:
+def _list_sources(workspace: Path) -> OwnSources:
     sources = OwnSources(workspace)
     assert any(reason is None for _, reason in sources.files(workspace, VOX_SUFFIXES, everything=True))
     return sources
 
 
-def _signed(git: tuple[str, ...]) -> str:
-    """A commit in place of the newest one that claims to be signed, so that its signature would be looked at."""
+def _sign_commit(git: tuple[str, ...]) -> str:
+    """Replace the newest commit by one that claims to be signed, so that git would check its signature."""
     plain = subprocess.run([*git, "cat-file", "commit", "HEAD"], check=True, capture_output=True, text=True).stdout
     head, _, message = plain.partition("\n\n")
     signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----"
@@ -352,7 +352,7 @@ def _signed(git: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("name", ["x.vox", "x.md"])
-def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
+def test_lists_files_in_order_without_ignored_folders(workspace: Path, name: str) -> None:
     for folder in ("b", "a", "a/c", ".git", "target", "tagged"):
         (workspace / folder).mkdir()
         (workspace / folder / name).write_text(_PROGRAM)

@@ -1,4 +1,4 @@
-"""Every regular expression on texts made to slow it down: time must not grow with the square of length."""
+"""Every regular expression on texts made to slow it down: time must be linear in length."""
 
 import ast
 import importlib
@@ -20,7 +20,7 @@ from mens_pipeline_tests.every import every
 _ROOT = Path(mens_pipeline.__file__).parent
 _LENGTH = 12_000
 _SECONDS = 0.2
-"""A linear pattern takes a thousandth of a second; a quadratic one half a second, an exponential one for ever."""
+"""A linear pattern takes a thousandth of a second; a quadratic one half a second, an exponential one never ends."""
 
 _ATOMS = (
     *" \t\naA0_-./\\\"'`<|[{(@:",
@@ -36,8 +36,8 @@ _TAILS = ("", "!", "\n~")
 
 
 @cache
-def _patterns() -> dict[str, tuple[re.Pattern[str], frozenset[str]]]:
-    """Every compiled pattern at the top of a module: where it stands -> itself, and what is called on it.
+def _find_patterns() -> dict[str, tuple[re.Pattern[str], frozenset[str]]]:
+    """Every compiled pattern at the top of a module: its name -> the pattern, and the methods called on it.
 
     Those of the interpreter run in the sandbox, whose clock bounds them.
     """
@@ -55,19 +55,19 @@ def _patterns() -> dict[str, tuple[re.Pattern[str], frozenset[str]]]:
     return found
 
 
-def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> float:
-    started = time.process_time()
+def _measure(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> float:
+    start = time.process_time()
     for call in calls:
         found = getattr(pattern, call)(text)
         if call == "finditer":
             deque(found, maxlen=0)
-    return time.process_time() - started
+    return time.process_time() - start
 
 
-def test_the_patterns_are_found() -> None:
-    assert len(_patterns()) > 35
+def test_finds_the_patterns() -> None:
+    assert len(_find_patterns()) > 35
     assert {"mens_pipeline.corpus.telemetry.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(
-        _patterns()
+        _find_patterns()
     )
 
 
@@ -76,13 +76,13 @@ def test_the_patterns_are_found() -> None:
 @pytest.mark.parametrize(
     "heads", [_HEADS[:1], pytest.param(_HEADS[1:], marks=pytest.mark.nightly)], ids=["no head", "others"]
 )
-@every("name", _patterns)
+@every("name", _find_patterns)
 def test_a_pattern_is_linear(name: str, heads: tuple[str, ...]) -> None:
-    pattern, calls = _patterns()[name]
+    pattern, calls = _find_patterns()[name]
     slow = []
     for head, atom, tail in product(heads, _ATOMS, _TAILS):
         text = head + atom * (_LENGTH // len(atom)) + tail
-        if _seconds(pattern, calls, text) > _SECONDS and _seconds(pattern, calls, text) > _SECONDS:
+        if _measure(pattern, calls, text) > _SECONDS and _measure(pattern, calls, text) > _SECONDS:
             slow.append((head, atom, tail))
 
     assert slow == []
@@ -91,12 +91,12 @@ def test_a_pattern_is_linear(name: str, heads: tuple[str, ...]) -> None:
 @pytest.mark.threat("R6")
 @pytest.mark.slow
 @every("atom", _ATOMS, ids=repr)
-def test_texts_of_models_and_agents_are_read_in_linear_time(atom: str) -> None:
+def test_reads_texts_of_models_and_agents_in_linear_time(atom: str) -> None:
     text = (atom * 65_536)[:65_536]
-    started = time.process_time()
+    start = time.process_time()
     redact(text)
     program_in(text)
     is_refusal(text)
     has_placeholder(text)
 
-    assert time.process_time() - started < 5
+    assert time.process_time() - start < 5

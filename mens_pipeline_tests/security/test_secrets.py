@@ -1,4 +1,4 @@
-"""Secrets that are planted where real ones stand, and looked for in everything that is printed and written."""
+"""Secrets are planted in place of real ones, and searched in everything that is printed and written."""
 
 import os
 import shutil
@@ -26,8 +26,8 @@ _PLANTED = {
     "http_proxy": "http://user:planted-proxy-password@127.0.0.1:9",
     "DATABASE_URL": "postgresql://user:planted-database-password@127.0.0.1/x",
 }
-_URL_PASSWORD = "planted-url-password"  # noqa: S105 - what is looked for
-_TOLD = ("sk-8Kq2Vx4Tm7Rw3Ld6planted9Zs1", "planted-told-password-9", "ada.planted@firm.example.de")
+_URL_PASSWORD = "planted-url-password"  # noqa: S105 - a planted secret
+_TYPED = ("sk-8Kq2Vx4Tm7Rw3Ld6planted9Zs1", "planted-told-password-9", "ada.planted@firm.example.de")
 
 
 def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
@@ -50,15 +50,15 @@ def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-def _told_in(folder: Path, printed: str) -> set[tuple[str, str]]:
-    secrets = (*_PLANTED.values(), _URL_PASSWORD, *_TOLD)
+def _find_leaks(folder: Path, printed: str) -> set[tuple[str, str]]:
+    secrets = (*_PLANTED.values(), _URL_PASSWORD, *_TYPED)
     texts = {"printed": printed.encode()}
     texts |= {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {(name, secret) for name, text in texts.items() for secret in secrets if secret.encode() in text}
 
 
 @pytest.mark.threat("S1")
-def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_loads_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -69,7 +69,7 @@ def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.threat("S1")
-def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_drops_its_secrets_before_loading_models(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(os.environ) - set(training_environment()):
         monkeypatch.delenv(name)
     for name, value in {**training_environment(), **_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
@@ -97,11 +97,11 @@ def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.Mon
         ),
     ],
 )
-def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str) -> None:
+def test_no_message_about_a_database_contains_its_password(tmp_path: Path, url: str) -> None:
     printed = _run(tmp_path, url, "telemetry", "import", "-o", str(tmp_path / "out.jsonl"))
 
     assert "mens: " in printed
-    assert _told_in(tmp_path, printed) == set()
+    assert _find_leaks(tmp_path, printed) == set()
 
 
 @pytest.mark.slow
@@ -118,17 +118,17 @@ def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
     printed += _run(tmp_path, "", "promote", "--run-dir", str(run), "--override", str(run / "gate_override.json"))
 
     assert "signed" in printed
-    assert _told_in(tmp_path, printed) == set()
+    assert _find_leaks(tmp_path, printed) == set()
 
 
 @pytest.mark.threat("R6", "S1")
 @pytest.mark.nightly
-def test_a_night_tells_no_secret(tmp_path: Path) -> None:
+def test_a_night_leaks_no_secret(tmp_path: Path) -> None:
     database = tmp_path / "outside"
     database.mkdir()
     connection = sqlite3.connect(database / "telemetry.db")
     connection.execute("CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT)")
-    rows = [(f"Use {secret} with password: '{_TOLD[1]}'", f"I told {secret}.") for secret in (_TOLD[0], _TOLD[2])]
+    rows = [(f"Use {secret} with password: '{_TYPED[1]}'", f"I told {secret}.") for secret in (_TYPED[0], _TYPED[2])]
     connection.executemany("INSERT INTO AgentTelemetry (query, optimal_response) VALUES (?, ?)", rows)
     connection.commit()
     connection.close()
@@ -137,7 +137,7 @@ def test_a_night_tells_no_secret(tmp_path: Path) -> None:
     url = f"sqlite:///{database / 'telemetry.db'}?password={_URL_PASSWORD}"
     config = shutil.copytree(PROJECT_ROOT / "config", tmp_path / "config")
     pipeline = yaml.safe_load((config / "pipeline.yaml").read_text())
-    pipeline["synthesize"]["limit"], pipeline["split"]["num_family_tasks"] = 60, 4  # which tell nothing of the database
+    pipeline["synthesize"]["limit"], pipeline["split"]["num_family_tasks"] = 60, 4  # unrelated to the database
     (config / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
     workspace = str(PROJECT_ROOT / "data" / "golden" / "app")
     printed = _run(folder, url, "run", "--no-train", "--source-root", workspace, MENS_CONFIG_ROOT=str(config))
@@ -145,4 +145,4 @@ def test_a_night_tells_no_secret(tmp_path: Path) -> None:
     assert "passed in" in printed
     assert list((folder / "store").rglob("telemetry.jsonl"))
     assert list((folder / "dagster").rglob("*.db"))
-    assert _told_in(folder, printed) == set()
+    assert _find_leaks(folder, printed) == set()

@@ -1,4 +1,4 @@
-"""Verdicts, adapters, pointers and folders of runs that somebody changed, or made up."""
+"""Verdicts, adapters, pointers and folders of runs that somebody changed or forged."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def _verdict(run: Path, store: ArtifactStore) -> Artifact:
+def _judge(run: Path, store: ArtifactStore) -> Artifact:
     return scored(run, store, evaluated(run, store))
 
 
@@ -49,9 +49,9 @@ def _verdict(run: Path, store: ArtifactStore) -> Artifact:
         ("other/adapter_model.bin", "pickle"),
     ],
 )
-def test_a_verdict_is_about_all_that_an_adapter_does(run: Path, store: ArtifactStore, name: str, content: str) -> None:
-    """Its weights are as they were judged; what scales them, frames requests or would be loaded is not."""
-    gate = _verdict(run, store)
+def test_a_verdict_covers_every_file_of_an_adapter(run: Path, store: ArtifactStore, name: str, content: str) -> None:
+    """The weights are those of the evaluation, but their scale, the template or other loaded files are not."""
+    gate = _judge(run, store)
     (run / ADAPTER / name).parent.mkdir(exist_ok=True)
     (run / ADAPTER / name).write_text(content)
 
@@ -60,7 +60,7 @@ def test_a_verdict_is_about_all_that_an_adapter_does(run: Path, store: ArtifactS
     assert champion_key(store) is None
 
 
-def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: ArtifactStore) -> None:
+def test_a_changed_evaluation_gets_no_verdict(run: Path, store: ArtifactStore) -> None:
     evaluation = evaluated(run, store, num_good=20)
     path = evaluation.path / RESULTS
     path.write_text(path.read_text().replace("0.5", "0.9"))
@@ -70,17 +70,17 @@ def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: Artifa
     assert not (store.root / Kind.BENCHMARK_GATE).exists()
 
 
-def test_a_verdict_that_was_changed_is_made_anew(run: Path, store: ArtifactStore) -> None:
-    gate = _verdict(run, store)
+def test_a_changed_verdict_is_computed_again(run: Path, store: ArtifactStore) -> None:
+    gate = _judge(run, store)
     (gate.path / RECEIPT).write_text("{}")
 
     with pytest.raises(RefusedError, match="run the gate again"):
         promote(gate, run, store, PRESENT, now=NOW)
-    assert promote(_verdict(run, store), run, store, PRESENT, now=NOW).changed
+    assert promote(_judge(run, store), run, store, PRESENT, now=NOW).changed
 
 
-def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -> None:
-    """PEFT writes the names of layers in any order; the card tells how long training took."""
+def test_the_digest_ignores_the_card_and_the_order_of_layers(run: Path) -> None:
+    """PEFT writes the names of layers in any order; the card contains the duration of training."""
     before = adapter_digest(run)
     (run / ADAPTER / CONFIGURATION).write_text(json.dumps({"target_modules": ["b", "a"], "lora_alpha": 32}, indent=2))
     (run / ADAPTER / "README.md").write_text("# Another card\n")
@@ -89,7 +89,7 @@ def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000])
-def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> None:
+def test_the_digest_includes_a_malformed_configuration(run: Path, content: str) -> None:
     before = adapter_digest(run)
     (run / ADAPTER / CONFIGURATION).write_text(content)
 
@@ -98,8 +98,8 @@ def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> N
 
 @pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["{tmp}/forged", "../../forged"], ids=["absolute", "relative"])
-def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tmp_path: Path, key: str) -> None:
-    gate = _verdict(run, store)
+def test_ignores_a_verdict_outside_the_store(run: Path, store: ArtifactStore, tmp_path: Path, key: str) -> None:
+    gate = _judge(run, store)
     forged = tmp_path / "forged"
     shutil.copytree(gate.path, forged)
     shutil.copy(forged / RECEIPT, run / RECEIPT)
@@ -117,7 +117,7 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
 
 @pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["..", "../x", "/etc", "latest", "A" * 64, "a" * 63, "a" * 64 + "\n", ""])
-def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> None:
+def test_a_key_must_be_a_digest(store: ArtifactStore, key: str) -> None:
     (store.root / "kind").mkdir(parents=True)
     (store.root / STORE_MANIFEST).write_text("{}")
 
@@ -129,7 +129,7 @@ def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> N
     "manifest",
     ["{", "[]", "{}", '{"kind": "other", "inputs": {}}', '{"kind": "kind", "inputs": {"a": 2}}', "[" * 99_999],
 )
-def test_a_manifest_of_something_else_makes_no_artifact(store: ArtifactStore, manifest: str) -> None:
+def test_a_manifest_of_another_artifact_is_ignored(store: ArtifactStore, manifest: str) -> None:
     with store.writing("kind", {"a": 1}) as draft:
         draft.extra = {}
     (path,) = (store.root / "kind").glob("*/manifest.json")
@@ -140,7 +140,7 @@ def test_a_manifest_of_something_else_makes_no_artifact(store: ArtifactStore, ma
 
 
 @pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{", "x" * 100_000, "[" * 60_000])
-def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore, content: str) -> None:
+def test_rejects_malformed_notes(run: Path, store: ArtifactStore, content: str) -> None:
     (run / FILE).write_text(content)
 
     with pytest.raises(RefusedError, match="Delete it, and evaluate the run again"):
@@ -150,10 +150,10 @@ def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore
 @pytest.mark.threat("M17")
 @pytest.mark.parametrize("place", [f"{ADAPTER}/merges.txt", MANIFEST, RECEIPT, FILE, "checkpoints"])
 @pytest.mark.parametrize("command", ["eval-local", "gate", "promote", "override"])
-def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
+def test_rejects_a_run_with_links_before_reading_or_writing(
     run: Path, store: ArtifactStore, tmp_path: Path, place: str, command: str
 ) -> None:
-    """Through them a command would copy a secret into the store, or write over a file elsewhere; one is of a folder."""
+    """Through links a command would copy a secret into the store, or overwrite a file elsewhere."""
     secret = tmp_path / "home" / "secret"
     secret.parent.mkdir()
     secret.write_text("hunter2\n")
@@ -169,8 +169,8 @@ def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
 
 
 @pytest.mark.threat("M17")
-def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    gate = _verdict(run, store)
+def test_does_not_promote_an_adapter_with_links(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    gate = _judge(run, store)
     (tmp_path / "secret").write_text("hunter2")
     (run / ADAPTER / "merges.txt").symlink_to(tmp_path / "secret")
 
@@ -179,10 +179,10 @@ def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, 
 
 
 @pytest.mark.threat("M15")
-def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
+def test_does_not_roll_back_to_a_changed_champion(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    first = promote(_judge(run, store), run, store, PRESENT, now=NOW).champion
     other = trained(tmp_path / "other", "other weights")
-    second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
+    second = promote(_judge(other, store), other, store, PRESENT, now=NOW + 1).champion
     (first.path / ADAPTER / "modeling.py").write_text("import os\n")
 
     with pytest.raises(RefusedError, match=f"changed since it was promoted: files in {ADAPTER}"):
@@ -194,8 +194,8 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
 
 
 @pytest.mark.threat("M15")
-def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactStore) -> None:
-    gate = _verdict(run, store)
+def test_does_not_use_a_champion_planted_in_advance(run: Path, store: ArtifactStore) -> None:
+    gate = _judge(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
     for name in (CHAMPION, HISTORY):
         (store.root / champion.kind / name).unlink()
@@ -206,8 +206,8 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
     assert find_champion(store) is None
 
 
-def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store: ArtifactStore) -> None:
-    gate = _verdict(run, store)
+def test_rebuilds_a_champion_with_changed_weights(run: Path, store: ArtifactStore) -> None:
+    gate = _judge(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
     for name in (CHAMPION, HISTORY):
         (store.root / champion.kind / name).unlink()
@@ -236,7 +236,7 @@ _KEY = "a secret of maintainers"
     ],
     ids="-".join,
 )
-def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_rejects_a_changed_override(tmp_path: Path, changes: dict[str, object]) -> None:
     record = Override(
         adapter_sha256="a" * 64, receipt_sha256="a" * 64, by="me", reason="a reason for it", timestamp_unix=NOW
     )
