@@ -1,1 +1,1 @@
-"""Faults, noise and load for as long as there is time: `python -m mens_pipeline_tests.soak --minutes 60`."""
+"""Faults, noise and load within a time budget: `python -m mens_pipeline_tests.soak --minutes 60`."""

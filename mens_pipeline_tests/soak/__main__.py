@@ -1,4 +1,4 @@
-"""Run every part for its share of the time, and write what came of it into docs/reliability.md."""
+"""Run every part for its share of the time, and write the results into docs/reliability.md."""
 
 import argparse
 import sys
@@ -28,13 +28,13 @@ PARTS: Final[dict[str, tuple[Callable[[Budget, Path], list[Figure]], float, int]
     "serving": (kills.serving, 0.04, 30),
     "terminations": (terminations.terminations, 0.05, 100),
 }
-"""Part -> what runs it, its share of the time, and the tries that suffice."""
+"""Part -> its function, its share of the time, and a sufficient number of tries."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--only", choices=PARTS, action="append", help="Run these parts alone; nothing is written.")
+    parser.add_argument("--only", choices=PARTS, action="append", help="Run only these parts; nothing is written.")
     options = parser.parse_args()
     begun, figures = time.monotonic(), list[Figure]()
     for name, (run, share, tries) in PARTS.items():
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def table(figures: list[Figure]) -> str:
-    """Show figures as Markdown, and below them whatever was wrong."""
+    """Format figures as Markdown, and below them everything that was wrong."""
     rows = [f"| {figure.what} | {figure.value} | {len(figure.wrong)} |" for figure in figures]
     wrong = [f"- {figure.what}: `{line.replace('`', '')}`" for figure in figures for line in figure.wrong]
     text = "\n".join(("| what | figures | wrong |", "|---|---|---|", *rows))
@@ -58,7 +58,7 @@ def table(figures: list[Figure]) -> str:
 
 
 def write(page: Path, figures: list[Figure], minutes: float) -> None:
-    """Write the figures of a page again; what stands above them stays."""
+    """Replace the figures of a page; the text above them stays."""
     head, heading, _ = page.read_text(encoding="utf-8").partition(HEADING)
     if not heading:
         sys.exit(f"{page}: no heading `{HEADING}`. Restore the page.")

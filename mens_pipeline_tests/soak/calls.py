@@ -1,7 +1,7 @@
-"""Each system call of a command that changes a store fails once, or kills it, as SQLite is tested.
+"""Each system call of a command that changes a store fails once, or kills it, as in the tests of SQLite.
 
-A small library stands between the command and the system, which takes Linux and a compiler of C. The commands are
-forks of one process that has loaded all they need: `python -m mens_pipeline_tests.soak.calls FOLDER TRIES SECONDS`.
+A small library intercepts the calls of a command, which requires Linux and a C compiler. The commands are
+forks of one process that has imported all they need: `python -m mens_pipeline_tests.soak.calls FOLDER TRIES SECONDS`.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _KINDS: Final = {
     **dict.fromkeys(("mkdir", "rename", "hardlink", "delete"), _OF_DISKS),
     "lock": (errno.ENOLCK, errno.EIO),
 }
-"""Kinds of calls, which `calls.c` knows by their first letters -> what they fail with; each kills as well."""
+"""Kinds of calls, which `calls.c` identifies by their first letters -> their errors; each may also kill."""
 _WHAT: Final = "the n-th system call fails or kills"
 _LONG_AGO: Final = 30 * 86_400
 
@@ -49,14 +49,14 @@ Outcome = Mapping[str, Any]
 
 
 def calls(budget: Budget, folder: Path) -> list[Figure]:
-    """Run commands that change a store with one call failing, or killed there, at points drawn without repetition."""
+    """Run commands that change a store; at points drawn without repetition one call fails or kills."""
     if shutil.which("cc") is None or sys.platform != "linux":
-        return [Figure(_WHAT, "not tried: this takes Linux and a compiler of C")]
+        return [Figure(_WHAT, "not tried: this requires Linux and a C compiler")]
     library = folder / "calls.so"
     source = Path(__file__).with_suffix(".c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     place = folder / "place"
-    _lay(place)
+    _set_up(place)
     shutil.copytree(place, folder / "before")
     what = [str(folder), str(budget.tries), str(budget.seconds)]
     inner = [sys.executable, "-m", "mens_pipeline_tests.soak.calls", *what]
@@ -77,8 +77,8 @@ def _variables(place: Path) -> dict[str, str]:
     }
 
 
-def _lay(place: Path) -> None:
-    """Two champions, a run to judge, one to promote, what retention removes, and a file to forget."""
+def _set_up(place: Path) -> None:
+    """Create two champions, a run to evaluate, one to promote, artifacts for retention, and a file to forget."""
     store = ArtifactStore(place / "store")
     for name in ("first", "second"):
         promoted(trained(place / name, name), store)
@@ -108,7 +108,7 @@ def _commands(place: Path) -> dict[str, list[str]]:
 
 
 class _Machine:
-    """Runs commands on the same store again and again, each in a fork of this process."""
+    """Runs commands on the same store repeatedly, each in a fork of this process."""
 
     def __init__(self, folder: Path) -> None:
         self.place, self._before, self._report = folder / "place", folder / "before", folder / "report.json"
@@ -123,7 +123,7 @@ class _Machine:
         shutil.copytree(self._before, self.place, dirs_exist_ok=True)
 
     def run(self, name: str, kind: str = "none", number: int = 0, error: int = 0) -> tuple[int, str]:
-        """Return the exit code of a command, -9 for killed, and all that it said."""
+        """Return the exit code of a command, -9 for killed, and its output."""
         output, into = os.pipe()
         child = os.fork()
         if not child:
@@ -156,7 +156,7 @@ class _Machine:
             os._exit(code)
 
     def count(self, name: str) -> Iterator[tuple[str, str, int]]:
-        """Yield command, kind and number of each call that a command makes, and load what it loads."""
+        """Yield command, kind and number of each call that a command makes, and import its modules."""
         self.restore()
         code, said = self.run(name)
         assert not code, said
@@ -202,7 +202,7 @@ def _find_wrong(machine: _Machine, before: Outcome, after: Outcome, point: tuple
         return f"neither old nor new: {', '.join(wrong)}"
     if not {*map(tuple, now["artifacts"])} >= {*map(tuple, before["artifacts"])} & {*map(tuple, after["artifacts"])}:
         return "an artifact is gone"
-    # Retention passes over a folder that it cannot lock.
+    # Retention skips a folder that it cannot lock.
     if code == 0 and now != after and point[0] != "prune":
         return f"done, and yet another outcome: {said}"
     if now != after and (point[0] != "rollback" or now["champion"] == before["champion"]):

@@ -1,4 +1,4 @@
-"""Many clients on one server, some of which leave early, and some of which send what nobody should."""
+"""Many clients of one server: some leave early, and some send malformed requests."""
 
 import json
 import random
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _CLIENTS: Final = 50
 _FINE: Final = frozenset({200, 400, 404, 405, 408, 413, 429, 501, 504})
-"""An answer, a refusal that says why, or no room or time for one."""
+"""A completion, a refusal with a reason, or a lack of room or time."""
 
 
 def clients(budget: Budget, folder: Path) -> list[Figure]:
-    """Ask a server of a tiny model."""
+    """Send requests to a server of a tiny model."""
     counts: Counter[str] = Counter()
     wrong: dict[str, None] = {}
     with running(write_talkative(folder / "model"), ServerLimits(4, 20_000, 20.0, 64)) as server:
-        before = _memory()
-        threads = [threading.Thread(target=_ask_on, args=(server, n, budget, counts, wrong)) for n in range(_CLIENTS)]
+        before = _measure_memory()
+        threads = [threading.Thread(target=_simulate, args=(server, n, budget, counts, wrong)) for n in range(_CLIENTS)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -44,13 +44,13 @@ def clients(budget: Budget, folder: Path) -> list[Figure]:
     wrong.update(dict.fromkeys(details[:5]))
     seconds = f"{_CLIENTS} clients for {budget.spent:.0f} s"
     value = ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items()))
-    memory = f"memory of the process {before} MB before, {_memory()} MB after"
+    memory = f"memory of the process {before} MB before, {_measure_memory()} MB after"
     return [Figure(f"`mens serve` with {seconds}", f"{value}; {memory}", tuple(wrong))]
 
 
-def _ask_on(server: Running, number: int, budget: Budget, counts: Counter[str], wrong: dict[str, None]) -> None:
+def _simulate(server: Running, number: int, budget: Budget, counts: Counter[str], wrong: dict[str, None]) -> None:
     dice = random.Random(number)
-    ways: list[Callable[[Running, random.Random], str]] = [_whole, _whole, _left, _malformed, _half, _checked]
+    ways: list[Callable[[Running, random.Random], str]] = [_complete, _complete, _abandon, _corrupt, _interrupt, _check]
     while budget.spent < budget.seconds:
         way = dice.choice(ways)
         try:
@@ -69,14 +69,14 @@ def _request(dice: random.Random) -> dict[str, Any]:
     return {"model": "mens", "messages": [{"role": "user", "content": content}], "max_tokens": dice.randint(1, 40)}
 
 
-def _whole(server: Running, dice: random.Random) -> str:
+def _complete(server: Running, dice: random.Random) -> str:
     completion = server.post("/v1/chat/completions", **_request(dice))
     if completion.status_code == 429:
         time.sleep(dice.random())
     return f"requests answered with {completion.status_code}"
 
 
-def _left(server: Running, dice: random.Random) -> str:
+def _abandon(server: Running, dice: random.Random) -> str:
     with (
         server.http() as client,
         client.stream("POST", "/v1/chat/completions", json={**_request(dice), "stream": True}) as completion,
@@ -85,14 +85,14 @@ def _left(server: Running, dice: random.Random) -> str:
     return "streams abandoned after their first bytes"
 
 
-def _malformed(server: Running, dice: random.Random) -> str:
+def _corrupt(server: Running, dice: random.Random) -> str:
     path = dice.choice(("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/check", "/api/show"))
     with server.http() as client:
         completion = client.post(path, content=mutate(json.dumps(_request(dice)).encode(), dice))
     return f"corrupted requests answered with {completion.status_code}"
 
 
-def _half(server: Running, dice: random.Random) -> str:
+def _interrupt(server: Running, dice: random.Random) -> str:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
         text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 400\r\n\r\n{{"
@@ -101,11 +101,11 @@ def _half(server: Running, dice: random.Random) -> str:
     return "connections closed halfway"
 
 
-def _checked(server: Running, dice: random.Random) -> str:
+def _check(server: Running, dice: random.Random) -> str:
     completion = server.post("/check", source=f"fn f{dice.randrange(99)}() to int {{ 1 }}")
     return f"programs checked with {completion.status_code}"
 
 
-def _memory() -> int:
+def _measure_memory() -> int:
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))

@@ -1,4 +1,4 @@
-/* A clock of the day that is ahead by as many seconds as the file MONTH_CLOCK holds, eight bytes, at any moment. */
+/* A wall clock that is ahead by the seconds in the file MONTH_CLOCK, eight bytes, which may change at any moment. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""What a part of the soak found, and how long it may go on."""
+"""The results of a part of the soak, and its limits."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row of the table; `wrong` has a line for each thing that should not be."""
+    """A row of the table; `wrong` has a line for each fault."""
 
     what: str
     value: str
@@ -15,7 +15,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Budget:
-    """An end on the clock, and a number of tries that suffices."""
+    """A time limit, and a sufficient number of tries."""
 
     seconds: float
     tries: int
@@ -28,11 +28,11 @@ class Budget:
         return time.monotonic() - self.begun
 
     def begin(self) -> None:
-        """Let the time begin now that all is laid out."""
+        """Start the time after the preparation."""
         self.begun = time.monotonic()
 
     def goes_on(self, at_least: int = 1) -> bool:
-        """Count a try, if there is time for one more, or too few were made by now."""
+        """Count a try, if there is time for one more, or too few were made."""
         if self.done >= self.tries or (self.done >= at_least and self.spent >= self.seconds):
             return False
         self.done += 1

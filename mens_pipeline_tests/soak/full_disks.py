@@ -1,7 +1,7 @@
-"""Disks without room at random points: what was there stays, a line says so, and there is no traceback.
+"""Disks that fill up at random points: files stay, a line gives the reason, and there is no traceback.
 
-A small file system in memory stands for the disk, which takes root and `unshare` of Linux. Elsewhere no file may grow
-beyond a bound. `python -m mens_pipeline_tests.soak.full_disks` is the inner side of one point.
+A small file system in memory replaces the disk, which requires root and `unshare` of Linux. Elsewhere no file may grow
+beyond a bound. `python -m mens_pipeline_tests.soak.full_disks` is the child process for one point.
 """
 
 import json
@@ -34,13 +34,13 @@ _ROWS: Final = 64
 _BLOCK: Final = 4096
 _BALLAST: Final = "of-somebody-else"
 _TINY: Final = frozenset({"promote --rollback", "store prune --apply"})
-"""Commands that write so little that a block which is there may hold it."""
+"""Commands that write so little that it may fit into an existing block."""
 
 
 def full_disks(budget: Budget, folder: Path) -> list[Figure]:
-    """Run whatever writes onto disks that are too small for it: corpus, training, verdicts, champions, the database."""
+    """Run commands that write on disks that are too small: corpus, training, verdicts, champions, the database."""
     place, before = folder / "disk", folder / "before"
-    commands = _lay(folder, place)
+    commands = _set_up(folder, place)
     place.rename(before)
     is_real = can_mount(folder / "trial")
     needed = dict[str, int]()
@@ -50,17 +50,17 @@ def full_disks(budget: Budget, folder: Path) -> list[Figure]:
     while budget.goes_on():
         name = names[budget.done % len(names)]
         if name not in needed:
-            roomy = _point(commands[name], place, before, None, is_real=is_real)
+            roomy = _run_point(commands[name], place, before, None, is_real=is_real)
             needed[name] = roomy["grown"]
             wrong += [f"{name} with room: {roomy['said'][-300:]}"] if roomy["code"] else []
         left = dice.randrange(0 if is_real else _BLOCK, max(2 * _BLOCK, int(0.9 * needed[name])))
-        found = _point(commands[name], place, before, left, is_real=is_real)
+        found = _run_point(commands[name], place, before, left, is_real=is_real)
         details = f"{name} with {left:,} of {needed[name]:,} bytes"
         lost = [path for path, digest in digests(before).items() if found["files"].get(path) != digest]
-        # What was complete before the disk was full counts: a pointer may name it.
+        # A pointer may name an artifact that was complete before the disk was full.
         lost = sorted(path for path in lost if not path.endswith("/latest"))
         if found["code"] == 0:
-            wrong += [] if name in _TINY else [f"{details}: done all the same"]
+            wrong += [] if name in _TINY else [f"{details}: done anyway"]
         elif "Traceback" in found["said"] or not any(words in found["said"] for words in _SAID):
             wrong.append(f"{details}: does not say so: {found['said'][-300:]}")
         elif found["code"] != 1 or lost:
@@ -70,7 +70,7 @@ def full_disks(budget: Budget, folder: Path) -> list[Figure]:
     return [Figure("disk full while a command writes", value, tuple(wrong))]
 
 
-def _lay(folder: Path, place: Path) -> dict[str, Command]:
+def _set_up(folder: Path, place: Path) -> dict[str, Command]:
     place.mkdir()
     for name in ("records.jsonl", "pairs.jsonl"):
         (place / name).write_text("")
@@ -109,10 +109,10 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
     return {name: Command([*name.split(), *rest], variables) for name, rest in lines.items()}
 
 
-def _point(command: Command, place: Path, before: Path, left: int | None, *, is_real: bool) -> dict[str, Any]:
+def _run_point(command: Command, place: Path, before: Path, left: int | None, *, is_real: bool) -> dict[str, Any]:
     """Run a command on a disk with a number of bytes left; None for enough.
 
-    Returns its exit code, what it said, the files that stand there then, and by how many bytes all have grown.
+    Return its exit code, its output, the files afterwards, and the bytes by which all have grown.
     """
     found = place.with_name("found.json")
     inner = [sys.executable, "-m", __name__, str(place), str(before), str(found), str(left), str(int(is_real))]
@@ -136,7 +136,7 @@ def _fill(place: Path, left: int) -> None:
 
 
 def main() -> None:
-    """Lay out a disk, run a command on it, and note what came of it elsewhere."""
+    """Set up a disk, run a command on it, and write the result elsewhere."""
     place, before, found = map(Path, sys.argv[1:4])
     left, is_real = sys.argv[4], sys.argv[5] == "1"
     place.mkdir()

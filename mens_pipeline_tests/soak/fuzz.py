@@ -1,4 +1,4 @@
-"""Changed programs for the front end, and changed files for whatever reads files."""
+"""Corrupted programs for the front end, and corrupted files for all readers."""
 
 import random
 import resource
@@ -28,7 +28,7 @@ def front_end(budget: Budget, _folder: Path) -> list[Figure]:
         source = content.decode(errors="surrogateescape" if len(content) % 2 else "replace")
         verdict = analyze(source, modes[len(content) % len(modes)])
         if verdict.ok == bool(verdict.errors):
-            raise AssertionError("a verdict that is not what its errors say")
+            raise AssertionError("a verdict that contradicts its errors")
 
     return [_fuzz("corrupted programs given to the front end", [("", judge, whole)], budget)]
 
@@ -57,12 +57,12 @@ def _fuzz(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: Bu
     while budget.goes_on():
         name, judge, whole = kinds[budget.done % len(kinds)]
         content = noise(whole, dice)
-        begun = time.process_time()
+        start = time.process_time()
         try:
             judge(content)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        except Exception as error:  # noqa: BLE001 - every exception is a finding
             wrong.setdefault(f"{name}{type(error).__name__} in {_find_place(error)}")
-        slowest = max(slowest, (time.process_time() - begun, f", {name.removesuffix(': ')}" if name else ""))
+        slowest = max(slowest, (time.process_time() - start, f", {name.removesuffix(': ')}" if name else ""))
     value = f"{budget.done:,} in {budget.spent:.0f} s; slowest {slowest[0]:.2f} s{slowest[1]}; "
     return Figure(what, f"{value}peak memory {_peak_megabytes()} MB, {before} MB of it before", tuple(wrong))
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments of training, graph, merge and server: what comes out in the end is the same."""
+"""kill -9 at random moments of training, graph, merge and server: the final result is the same."""
 
 import os
 import random
@@ -28,7 +28,7 @@ _OK: Final = 200
 _READY: Final = re.compile(r"ready: .* at (\S+)/v1")
 _ARTIFACTS: Final = 64
 """Characters of the name of an artifact's folder."""
-_A_MINUTE_AND_MORE: Final = 120
+_DRAFT_SECONDS: Final = 120
 _LIMIT: Final = re.compile(r"(^synthesize:\n(?:  .*\n)*?  limit: )\d+", re.MULTILINE)
 
 Outcome = Mapping[str, str]
@@ -46,7 +46,7 @@ def training(budget: Budget, folder: Path) -> list[Figure]:
 
     def outcome(place: Path) -> Outcome:
         found = digests(place / "run")
-        # What a kill leaves its trace in by design: when, and for how long.
+        # Files with times and durations, which a kill changes by design.
         timed = ("telemetry.jsonl", "training_manifest.json", "result.json", "job.json", "README.md", "loss.svg")
         kept = {name: digest for name, digest in found.items() if not name.endswith(timed)}
         weights = {name: digest for name, digest in kept.items() if name.startswith(ADAPTER)}
@@ -60,7 +60,7 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
 
     def command(place: Path) -> Command:
         (place / "dagster").mkdir(exist_ok=True)
-        _let_drafts_grow_old(place / "store")
+        _age_drafts(place / "store")
         roots = {"MENS_STORE_ROOT": "store", "MENS_CACHE_ROOT": "cache", "DAGSTER_HOME": "dagster"}
         environment = {name: str(place / where) for name, where in roots.items()}
         small = {"MENS_SOURCE_ROOT": str(workspace), "MENS_CONFIG_ROOT": str(config), "MENS_NUM_WORKERS": "1"}
@@ -68,7 +68,7 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
 
     def outcome(place: Path) -> Outcome:
         store = place / "store"
-        found = {name: digest for name, digest in digests(store).items() if _is_of_an_artifact(name)}
+        found = {name: digest for name, digest in digests(store).items() if _is_in_artifact(name)}
         return {**found, **{path.name: "a draft" for path in store.glob("*/.draft-*")}}
 
     return [_compare_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
@@ -81,12 +81,12 @@ def merging(budget: Budget, folder: Path) -> list[Figure]:
     def command(place: Path) -> Command:
         if not (place / "store").exists():
             shutil.copytree(store.root, place / "store")
-        _let_drafts_grow_old(place / "store")
+        _age_drafts(place / "store")
         where = {"MENS_STORE_ROOT": str(place / "store"), "MENS_CACHE_ROOT": str(place / "cache")}
         return Command(["merge", "--run-dir", str(run), "--heldout", str(heldout), "--device", "cpu"], where)
 
     def outcome(place: Path) -> Outcome:
-        # What a killed merge was working in is no artifact: `mens store prune` removes it some days later.
+        # The work folder of a killed merge is not an artifact: `mens store prune` removes it some days later.
         found = {
             name: digest
             for name, digest in digests(place / "store" / Kind.MERGED_MODEL).items()
@@ -184,13 +184,13 @@ def _compare_killed(
     return Figure(what, value, tuple(wrong))
 
 
-def _is_of_an_artifact(name: str) -> bool:
+def _is_in_artifact(name: str) -> bool:
     parts = name.split("/")
     return len(parts) > 2 and len(parts[1]) == _ARTIFACTS and parts[-1] != "manifest.json"
 
 
-def _let_drafts_grow_old(store: Path) -> None:
-    """As if the next run came a minute later: a younger draft may be of a process that is about to lock it."""
-    then = time.time() - _A_MINUTE_AND_MORE
+def _age_drafts(store: Path) -> None:
+    """As if the next run came a minute later: a younger draft may belong to a process that is about to lock it."""
+    then = time.time() - _DRAFT_SECONDS
     for path in store.glob("*/.draft-*"):
         os.utime(path, (then, then))

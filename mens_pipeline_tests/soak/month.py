@@ -1,8 +1,8 @@
-"""A month without a watcher: thirty nights on a machine to which everything happens, a row for each, and one chart.
+"""A month without supervision: thirty nights on a machine with all kinds of faults, as a table and a chart.
 
-`make month` writes docs/reliability.md and its chart. Store and home of Dagster lie on a small file system in memory
-where `unshare` of Linux and root can mount one. Between two nights their files grow a day older, so that retention sees
-a month; the clock jumps where there is a compiler of C, for `clock.c`. What this process imports is small: the memory
+`make month` writes docs/reliability.md and its chart. Store and home of Dagster are on a small file system in memory
+if `unshare` of Linux and root can mount one. Between two nights their files grow a day older, so that retention sees
+a month; the clock jumps if there is a C compiler, for `clock.c`. What this process imports is small: the memory
 of a child is never less than that of the process which starts it.
 """
 
@@ -55,7 +55,7 @@ _STALE_DAYS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of a night: a line of the command, seconds of the clock and of CPU time, and what was wrong.
+    """The result of a night: a line of the command, seconds of the clock and of CPU time, and faults.
 
     `megabytes` are of the store, of the home of Dagster (databases and logs), and of the memory of its largest process.
     """
@@ -76,14 +76,14 @@ class Row:
 def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week: int = 7) -> list[Row]:
     """Let a machine pass nights, and maintain it as its weekly schedule does.
 
-    If `is_mounted`, its folder `disk` is a file system of its own, of `DISK_BYTES`; `week` nights pass between two
+    If `is_mounted`, its folder `disk` is a separate file system of `DISK_BYTES`; `week` nights pass between two
     maintenances.
     """
     machine, rows = Machine(folder, is_mounted), list[Row]()
-    month_nights.lay_config(machine)
-    month_nights.lay_workspace(machine)
-    month_nights.lay_benchmark(machine)
-    month_nights.lay_older_build(machine)
+    month_nights.set_up_config(machine)
+    month_nights.set_up_workspace(machine)
+    month_nights.set_up_benchmark(machine)
+    month_nights.set_up_older_build(machine)
     base = f"write_tiny_base(__import__('pathlib').Path({str(folder / 'base')!r}), positions=1024)"
     command = [sys.executable, "-c", f"from {write_tiny_base.__module__} import write_tiny_base; {base}"]
     subprocess.run(command, check=True, env={**own_environment(), "PYTHONPATH": str(PROJECT_ROOT)}, cwd="/")
@@ -94,7 +94,7 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
         rows.append(_pass(machine, night, is_maintained=number % week == 0))
         print(f"{number} | {rows[-1]}", *(f"\n  UNEXPECTED: {line}" for line in rows[-1].wrong), flush=True)
         month_nights.make_room(machine)
-        _grow_older(machine.disk)
+        _age_files(machine.disk)
     return rows
 
 
@@ -138,7 +138,7 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
 
 
 def _read_alerts(machine: Machine, expected: str) -> list[str]:
-    """Ask the sensors: at once of the run, and days later of the adapter in use."""
+    """Run the sensors: at once for the run, and days later for the adapter in use."""
     code, said, _ = _run(machine, Night("", ""), (*_INNER, _alert.__name__), days_ahead=_STALE_DAYS)
     patterns = [expected, *([_STALE] if (machine.folder / "clock.so").exists() else [])]
     missing = [pattern for pattern in patterns if not re.search(pattern, said)]
@@ -240,7 +240,7 @@ def _size(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
-def _grow_older(disk: Path) -> None:
+def _age_files(disk: Path) -> None:
     for path in (disk / "store").rglob("*"):
         if path.is_file():
             status = path.stat()
@@ -266,7 +266,7 @@ def _maintain() -> None:
 
 
 def _alert() -> None:
-    """Let the sensors of the newest run and of the adapter in use report what they would."""
+    """Let the sensors of the newest run and of the adapter in use report."""
     import dagster as dg  # noqa: PLC0415 - not in the process that starts the nights
 
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - of the machine that this process is
@@ -303,7 +303,7 @@ _PANEL: Final = 80
 
 
 def show(rows: Sequence[Row]) -> str:
-    """Say which nights ended as nobody expected, or that none did, and show all of them as a table in Markdown."""
+    """Format nights as a Markdown table, after the faults of each or a line that there are none."""
     numbered = list(enumerate(rows, start=1))
     wrong = [f"- Night {number}: {line}." for number, row in numbered for line in row.wrong]
     verdict = f"All {len(rows)} nights ended as expected." if not wrong else "Unexpected:\n\n" + "\n".join(wrong)
@@ -341,7 +341,7 @@ def draw(rows: Sequence[Row]) -> str:
 
 
 def write(page: Path, picture: Path, rows: Sequence[Row], about: str) -> None:
-    """Write the month of a page and its chart again; what stands around it stays."""
+    """Replace the month of a page and its chart; the text around it stays."""
     head, heading, rest = page.read_text(encoding="utf-8").partition(f"{HEADING}\n")
     _, next_heading, after = rest.partition("\n## ")
     if not heading or not next_heading:
@@ -352,7 +352,7 @@ def write(page: Path, picture: Path, rows: Sequence[Row], about: str) -> None:
 
 
 def main() -> int:
-    """Pass a month in a folder, which is made where none is named; return 1 if a night ended as nobody expected."""
+    """Pass a month in a folder, by default a new one; return 1 if a night ended unexpectedly."""
     if sys.argv[1:2] and sys.argv[1] in _PARTS:
         _PARTS[sys.argv[1]]()
         return 0

@@ -1,4 +1,4 @@
-"""What happens to a machine in a month: to its workspace, telemetry, configuration, disk, clock and code."""
+"""Events of a month on a machine: in its workspace, telemetry, configuration, disk, clock and code."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.checkouts import make_checkout
 
 DISK_BYTES: Final = 2**28
-"""Of the small disk that holds the store and the home of Dagster, where one can be mounted."""
+"""Of the small disk that holds the store and the home of Dagster, if one can be mounted."""
 
 _EVERY: Final = 12
 _TASKS: Final = 6
@@ -48,7 +48,7 @@ _OTHERS: Final = ("lent/", "made/", "tried/")
 DISTRUST: Final = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
 """With it git refuses as if the checkout was somebody else's (`safe.directory`)."""
 _BLOCK: Final = ("suite_size", "regression", "decline", "supervised_ratio", "truncation")
-"""Gates that a model of random weights can pass; all others warn, so that what was trained is promoted."""
+"""Gates that a model of random weights can pass; all others warn, so that a trained adapter is promoted."""
 
 _CHANGED: Final[dict[str, dict[str, Any]]] = {
     "pipeline.yaml/synthesize": {"limit": 40},
@@ -67,7 +67,7 @@ _CHANGED: Final[dict[str, dict[str, Any]]] = {
         "base_tasks": 1,
         **dict.fromkeys(("few_shot_tasks", "family_tasks", "infill_holes"), 0),
     },
-    # Days as shipped by six: a month comes to what half a year does.
+    # A sixth of the shipped days: a month has the effect of half a year.
     "retention.yaml": {"runs": 15, "newest": 5},
     "retention.yaml/days": {
         **dict.fromkeys(("eval_results", "benchmark_gate", "generations"), 5),
@@ -75,12 +75,12 @@ _CHANGED: Final[dict[str, dict[str, Any]]] = {
         "qlora_adapter": 15,
     },
 }
-"""Fields of the configuration that differ from what is shipped, so that a night takes half a minute."""
+"""Fields of the configuration that differ from the shipped ones, so that a night takes half a minute."""
 
 
 @dataclass
 class Machine:
-    """A machine that trains every night; if `is_mounted`, its `disk` is a file system of its own."""
+    """A machine that trains every night; if `is_mounted`, its `disk` is a separate file system."""
 
     folder: Path
     is_mounted: bool
@@ -102,7 +102,7 @@ class Machine:
         return ArtifactStore(self.disk / "store")
 
     def latest(self, kind: Kind) -> Artifact:
-        """Return the artifact of a kind that the last run made or used again."""
+        """Return the artifact of a kind that the last run made or reused."""
         found = self.store.latest(kind)
         if found is None:
             raise LookupError(f"{self.disk}: no {kind}")
@@ -113,7 +113,7 @@ class Machine:
         return [record for _, record in read_record_lines(self.latest(Kind.EXTRACTED_CORPUS).file(CorpusFile.RECORDS))]
 
 
-def lay_workspace(machine: Machine) -> None:
+def set_up_workspace(machine: Machine) -> None:
     """Write a checkout with a part of the seed data and with foreign files, and undo all changes to them."""
     data = PROJECT_ROOT / "data"
     for pattern in ("golden/**/*.vox", "docs/**/*.md"):
@@ -131,8 +131,8 @@ def _write_function(name: str, factor: int) -> str:
     return f"fn {name}(n: int) to int {{\n    return n * {factor}\n}}\n"
 
 
-def lay_config(machine: Machine) -> None:
-    """Let little be made, and demand what random weights can meet."""
+def set_up_config(machine: Machine) -> None:
+    """Write a configuration with little work, and with requirements that random weights can meet."""
     shutil.copytree(PROJECT_ROOT / "config", machine.config, dirs_exist_ok=True)
     for where, fields in _CHANGED.items():
         name, *keys = where.split("/")
@@ -144,8 +144,8 @@ def lay_config(machine: Machine) -> None:
         (machine.config / name).write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
-def lay_benchmark(machine: Machine) -> None:
-    """Copy a few tasks of the benchmark: a run makes sure twice that no row repeats a task."""
+def set_up_benchmark(machine: Machine) -> None:
+    """Copy a few tasks of the benchmark: a run checks twice that no row repeats a task."""
     leave = shutil.ignore_patterns("humaneval_vox")
     shutil.copytree(PROJECT_ROOT / "data" / "heldout_bench", machine.benchmark, ignore=leave)
     manifest = json.loads((machine.benchmark / MANIFEST).read_text(encoding="utf-8"))
@@ -153,8 +153,8 @@ def lay_benchmark(machine: Machine) -> None:
     (machine.benchmark / MANIFEST).write_text(json.dumps(few), encoding="utf-8")
 
 
-def lay_older_build(machine: Machine) -> None:
-    """Copy the code, with another digest of what synthetic programs are made from."""
+def set_up_older_build(machine: Machine) -> None:
+    """Copy the code, with another digest of the templates of synthetic programs."""
     for name in ("mens_pipeline", "mens_pipeline_tests"):
         shutil.copytree(PROJECT_ROOT / name, machine.older / name)
     for name in ("dagster.yaml", "data", "config"):
@@ -192,7 +192,7 @@ def _find_misread(machine: Machine) -> Iterator[str]:
 
 
 def find_secret(machine: Machine, said: str) -> Iterator[str]:
-    """Yield where the secret of a program of the workspace is: in what a run said, or in a file that it wrote."""
+    """Yield each place of the secret of a program of the workspace: the output of a run, or a file that it wrote."""
     if _SECRET in said:
         yield "a secret is printed"
     for folder in ("store", "home"):
@@ -206,23 +206,23 @@ def _find_files_of_others(machine: Machine) -> Iterator[str]:
     yield from (f"{path} trains, which is not our own" for path in sorted(paths) if path.startswith(_OTHERS))
 
 
-def _some(machine: Machine, share: float) -> list[Path]:
+def _sample_programs(machine: Machine, share: float) -> list[Path]:
     programs = sorted(path for path in machine.golden.glob("**/*.vox") if path.lstat().st_size < _HUGE // 2)
     return machine.dice.sample(programs, round(share * len(programs)))
 
 
 def _lose(machine: Machine, share: float) -> None:
-    for path in _some(machine, share):
+    for path in _sample_programs(machine, share):
         path.unlink()
 
 
 def _break(machine: Machine, share: float) -> None:
-    for path in _some(machine, share):
+    for path in _sample_programs(machine, share):
         path.write_text(_BROKEN + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _mend_programs(machine: Machine) -> None:
-    for path in _some(machine, 1.0):
+    for path in _sample_programs(machine, 1.0):
         path.write_text(path.read_text(encoding="utf-8").removeprefix(_BROKEN), encoding="utf-8")
 
 
@@ -261,7 +261,7 @@ def _fill(machine: Machine, left: int) -> None:
 
 
 def make_room(machine: Machine) -> None:
-    """Remove what somebody else has written."""
+    """Remove the file of another program."""
     (machine.disk / "of-somebody-else").unlink(missing_ok=True)
 
 
@@ -270,8 +270,8 @@ def _break_config(machine: Machine) -> None:
 
 
 def _mend(machine: Machine) -> None:
-    lay_config(machine)
-    lay_workspace(machine)
+    set_up_config(machine)
+    set_up_workspace(machine)
 
 
 def _move(machine: Machine, before: str, after: str) -> None:
@@ -283,7 +283,7 @@ def _block_by_all(machine: Machine) -> None:
 
 
 def _rename_heldout(machine: Machine) -> None:
-    """Let each held-out program have another name by which it is held out, and one leave."""
+    """Rename each held-out program to another held-out name, and remove one."""
     policy = load_pipeline_config(machine.config / "pipeline.yaml").split
     pairs = [*read_pairs(machine.latest(Kind.HELDOUT_SPLIT).file(SplitFile.HELDOUT))]
     programs = Counter(pair.source.path for pair in pairs if pair.source is not None and pair.lane is Lane.CODEGEN)
@@ -320,7 +320,7 @@ def _roll_back(_machine: Machine) -> Sequence[str]:
     return "promote", "--rollback", "--reason", "tried"
 
 
-def _damage(machine: Machine) -> None:
+def _halve_telemetry(machine: Machine) -> None:
     content = machine.telemetry.read_bytes()
     machine.telemetry.rename(machine.folder / "telemetry.sound")
     machine.telemetry.write_bytes(content[: len(content) // 2])
@@ -342,7 +342,7 @@ def _change_nothing(_machine: Machine) -> None:
     pass
 
 
-def _do(*changes: Callable[[Machine], None]) -> Callable[[Machine], None]:
+def _combine(*changes: Callable[[Machine], None]) -> Callable[[Machine], None]:
     def change(machine: Machine) -> None:
         for one in changes:
             one(machine)
@@ -352,12 +352,12 @@ def _do(*changes: Callable[[Machine], None]) -> Callable[[Machine], None]:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A night: a `command` of `mens` and `change` do to the machine what `what` says before it.
+    """A night: before it, a `command` of `mens` and `change` change the machine as `what` says.
 
     The outcome is promoted, unchanged, refused, failed, interrupted or killed. The clock may `jump` by days while the
     run goes on. A run may get a signal in a step (`ended`), be refused by git, have to warn of a disk that is nearly
     full, or meet a full one. `says` are words of its output, `alert` is a pattern of its alert, and `check`
-    returns mistakes afterwards.
+    returns faults afterwards.
     """
 
     what: str
@@ -375,7 +375,7 @@ class Night:
 
 
 def _trust(_machine: Machine) -> Iterator[str]:
-    """Find nothing: where git does not tell, files of others cannot be told from our own."""
+    """Find nothing: if git refuses, files of others look like our own."""
     yield from ()
 
 
@@ -398,7 +398,7 @@ NIGHTS: Final = (
     Night(
         "git answers again; a quarter of the programs vanish, a tenth get syntax errors",
         "promoted",
-        _do(partial(_lose, share=0.25), partial(_break, share=0.1)),
+        _combine(partial(_lose, share=0.25), partial(_break, share=0.1)),
     ),
     Night("telemetry begins; the clock jumps ahead by 400 days during the run", "promoted", _begin_telemetry, 400),
     Night(
@@ -412,7 +412,7 @@ NIGHTS: Final = (
     Night(
         "3 new programs; 5 % of the disk is free; the clock jumps back by 30 days during the run",
         "promoted",
-        _do(_add, partial(_fill, left=_NEARLY_FULL)),
+        _combine(_add, partial(_fill, left=_NEARLY_FULL)),
         -30,
         is_warned=True,
     ),
@@ -434,7 +434,7 @@ NIGHTS: Final = (
     Night(
         "3 new programs; all gates block, as shipped",
         "refused",
-        _do(_add, _block_by_all),
+        _combine(_add, _block_by_all),
         says="first evaluation on this eval suite",
         alert=r"\d % measured, \d+\.\d % required",
     ),
@@ -444,7 +444,7 @@ NIGHTS: Final = (
         _rename_heldout,
         says="second evaluation on this eval suite",
     ),
-    Night("the gates are as before", "promoted", lay_config),
+    Night("the gates are as before", "promoted", set_up_config),
     Night("`mens promote --rollback`", "refused", command=_roll_back, alert="withdrawn by a rollback: not promoted"),
     Night(
         "`mens store forget` of a program; its folder is moved",
@@ -459,9 +459,9 @@ NIGHTS: Final = (
         "circular and broken links, a pipe, an empty file, a name that is not text; a program and a page of "
         "3 MB, a program of 1 GB",
         "unchanged",
-        _do(_add_strange, _add_huge),
+        _combine(_add_strange, _add_huge),
     ),
     Night("the home of Dagster is gone", "unchanged", _lose_home),
-    Night("the database of the telemetry is cut in half", "failed", _damage),
+    Night("the database of the telemetry is cut in half", "failed", _halve_telemetry),
     Night("the database is restored", "unchanged", partial(_move, before="telemetry.sound", after="telemetry.db")),
 )

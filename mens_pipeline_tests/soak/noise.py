@@ -1,4 +1,4 @@
-"""Bytes that no writer wrote: whole documents with a few changes, and what was never one."""
+"""Corrupted bytes: whole documents with a few changes, and random bytes."""
 
 import random
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def mutate(content: bytes, dice: random.Random) -> bytes:
 
 
 def noise(whole: Sequence[bytes], dice: random.Random) -> bytes:
-    """Return a document that is hardly one any more, and at times never was one."""
+    """Return a corrupted document, and sometimes random bytes."""
     if dice.random() < 0.05:
         return dice.randbytes(dice.randrange(300))
     return mutate(dice.choice(whole), dice)

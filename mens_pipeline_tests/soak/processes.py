@@ -1,4 +1,4 @@
-"""Commands that are killed, and what they leave."""
+"""Commands that are killed, and the processes and files that they leave."""
 
 import os
 import shutil
@@ -21,20 +21,20 @@ LENIENT: Final = {
     "VOX_EVAL_MIN_PARSE_RATE": "0.7",
     "VOX_EVAL_MIN_COVERAGE": "0.05",
 }
-"""By which an adapter passes whose answers were made up."""
+"""Settings by which an adapter with invented completions passes."""
 _LAST_SECONDS: Final = 20.0
 _LIMIT_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of `mens` that can be run again and again, with an environment beside that of this process."""
+    """A command of `mens` that can be run repeatedly, with variables besides those of this process."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
 
     def start(self) -> "subprocess.Popen[str]":
-        """Start it in a session of its own."""
+        """Start it in a new session."""
         environment = {**own_environment(), "PYTHONPATH": str(PROJECT_ROOT), "OMP_NUM_THREADS": "1", **self.environment}
         command = [sys.executable, "-m", "mens_pipeline.cli", *self.arguments]
         pipe = subprocess.PIPE
@@ -43,7 +43,7 @@ class Command:
         )
 
     def run(self) -> tuple[int, str]:
-        """Run it to its end; return the exit code, and all that it said."""
+        """Run it to its end; return the exit code and its output."""
         process = self.start()
         said, _ = process.communicate(timeout=_LIMIT_SECONDS)
         return process.returncode, said
@@ -51,7 +51,7 @@ class Command:
     def kill_after(self, seconds: float, *, with_children: bool) -> bool:
         """Start it and kill it after some seconds; return whether it was still running then.
 
-        `with_children` sends them the signal as well; else the kernel or they themselves must see to it that they end.
+        `with_children` also kills its children; otherwise the kernel must end them, or they end themselves.
         """
         process = self.start()
         try:
@@ -64,14 +64,14 @@ class Command:
 
 
 def processes_about(folder: Path) -> list[str]:
-    """Return the commands of processes that name a folder, once they have had their time to end."""
+    """Return the commands of processes that name a folder, after they had time to end."""
     deadline = time.monotonic() + _LAST_SECONDS
-    while (found := _about(str(folder).encode())) and time.monotonic() < deadline:
+    while (found := _find_processes(str(folder).encode())) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
 
 
-def _about(words: bytes) -> list[str]:
+def _find_processes(words: bytes) -> list[str]:
     found = []
     for path in Path("/proc").iterdir():
         if not path.name.isdigit() or int(path.name) == os.getpid():
@@ -86,7 +86,7 @@ def _about(words: bytes) -> list[str]:
 
 
 def can_mount(place: Path) -> bool:
-    """Return whether a file system can be mounted in a namespace of a command's own."""
+    """Return whether a command can mount a file system in its own namespace."""
     place.mkdir()
     command = ["unshare", "-m", "mount", "-t", "tmpfs", "none", str(place)]
     return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0

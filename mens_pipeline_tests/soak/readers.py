@@ -1,4 +1,4 @@
-"""Every kind of file that something reads, with a whole file of each."""
+"""All kinds of files that are read, with a valid file of each."""
 
 import json
 import shutil

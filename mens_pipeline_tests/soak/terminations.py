@@ -1,7 +1,7 @@
-"""Runs that are terminated at random moments as the page does it: what was stopped in time promotes nothing.
+"""Runs that are terminated at random moments as by the page: a run that was stopped in time promotes nothing.
 
-The page lets the instance say that a run is being canceled, and sends SIGINT to its process. Here one process makes run
-after run of the assets that judge and promote an adapter, in a store of its own each time, so that a try takes seconds.
+The page marks a run as being canceled, and sends SIGINT to its process. Here one process makes run
+after run of the assets that evaluate and promote an adapter, each in its own store, so that a try takes seconds.
 `python -m mens_pipeline_tests.soak.terminations FOLDER` is that process.
 """
 
@@ -39,7 +39,7 @@ from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.processes import LENIENT
 
 _FIRST_UNTOUCHED: Final = 2
-"""Runs that are left alone, to know how long one takes: the first of a process is slower."""
+"""Undisturbed runs, to know how long one takes: the first of a process is slower."""
 _WHAT: Final = "runs terminated at random moments"
 
 
@@ -68,7 +68,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
             num_promoted += bool(promoted)
             if stopped.at and promoted > stopped.at:
                 wrong.append(f"{said}: promoted {promoted - stopped.at:.1f} s later")
-            # What is stopped before Dagster listens to signals stays CANCELING here; a run worker asks first.
+            # A run stopped before Dagster handles signals stays CANCELING here; a run worker checks first.
             if stopped.at and not promoted and status in {"SUCCESS", "TORN"}:
                 wrong.append(f"{said}: {status}")
         if process.stdin is not None:
@@ -132,43 +132,43 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
         hand_over(instance, replace(evaluation, parents=(replace(trained, parents=(split,)),)))
         sys.stdout.write(f"begun {run_id}\n")
         sys.stdout.flush()
-        begun = time.monotonic()
-        with _noting_when_it_asks() as asked:
+        start = time.monotonic()
+        with _record_checks() as times:
             definitions.resolve_job_def("judge").execute_in_process(
                 instance=instance, run_id=run_id, raise_on_error=False
             )
-        seconds, run = time.monotonic() - begun, instance.get_run_by_id(run_id)
+        seconds, run = time.monotonic() - start, instance.get_run_by_id(run_id)
         status = run.status.value if run is not None else "ABSENT"
     try:
         is_promoted = champion_key(store) is not None
     except RefusedError:  # the history is ahead of the pointer
         status, is_promoted = "TORN", False
-    # Without a question it is the pointer that tells.
+    # If no check for cancellation was recorded, the pointer has the time.
     found = (
         status,
         seconds,
-        (*asked, (root / Kind.PROMOTED_ADAPTER / CHAMPION).stat().st_mtime)[0] if is_promoted else 0.0,
+        (*times, (root / Kind.PROMOTED_ADAPTER / CHAMPION).stat().st_mtime)[0] if is_promoted else 0.0,
     )
     shutil.rmtree(root)
     return found
 
 
 @contextmanager
-def _noting_when_it_asks() -> Iterator[list[float]]:
-    asked: list[float] = []
+def _record_checks() -> Iterator[list[float]]:
+    times: list[float] = []
 
-    def note_and_ask(context: dg.AssetExecutionContext) -> None:
-        asked.append(time.time())
+    def record_and_check(context: dg.AssetExecutionContext) -> None:
+        times.append(time.time())
         stop_if_canceled(context)
 
-    with patch.object(promotion, "stop_if_canceled", note_and_ask):
-        yield asked
+    with patch.object(promotion, "stop_if_canceled", record_and_check):
+        yield times
 
 
 def main() -> None:
-    """Make a run for each line of a number and an id, and say how it ended.
+    """Make a run for each line of a number and an id, and print how it ended.
 
-    Dagster listens to SIGINT while it makes a run; one that comes between two is not to end this process.
+    Dagster handles SIGINT during a run; one between two runs must not end this process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:

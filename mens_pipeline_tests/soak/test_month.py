@@ -1,4 +1,4 @@
-"""The month itself: a few of its nights, how it reads what a run said, and what it writes."""
+"""The month itself: two of its nights, its reading of the output of a run, and its page."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "is_other", "expected"),
+    ("output", "code", "is_other", "expected"),
     [
         ("reused      9/9 stages\n", 0, False, ("unchanged", "9/9 stages reused")),
         ("", 0, True, ("promoted", "all made")),
@@ -55,8 +55,8 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
         ("Traceback\n", 1, False, ("failed", "")),
     ],
 )
-def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
-    assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - the function under test
+def test_reads_the_outcome_of_a_run(output: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
+    assert month._read(output, code, is_other=is_other) == expected  # noqa: SLF001 - the function under test
 
 
 def test_a_month_has_thirty_nights() -> None:
@@ -64,20 +64,20 @@ def test_a_month_has_thirty_nights() -> None:
     assert {night.outcome for night in NIGHTS} == month._COLOURS.keys() - {"undecided"}  # noqa: SLF001 - the colours of the chart
 
 
-def test_nothing_heavy_is_loaded_by_the_process_that_starts_nights() -> None:
-    """A child's peak of memory is never shown below that of its parent."""
+def test_the_process_that_starts_nights_loads_no_heavy_modules() -> None:
+    """The reported peak memory of a child is never below that of its parent."""
     names = "{'torch', 'transformers', 'dagster'} & {*sys.modules}"
     command = [sys.executable, "-c", f"import sys, {month.__name__}; sys.exit(' '.join({names}) or 0)"]
     assert subprocess.run(command, check=False, cwd=PROJECT_ROOT).returncode == 0
 
 
-def test_what_nobody_expected_is_named() -> None:
+def test_names_unexpected_results() -> None:
     assert show([_row(), _row()]).startswith("All 2 nights ended as expected.\n\n| night |")
     assert "Unexpected:\n\n- Night 2: no line says why.\n\n" in show([_row(), _row("failed", "no line says why")])
     assert "| 1 | 3 new programs | promoted | a / b | 30 | 20 | 5 | 1 | 600 |" in show([_row(line="a | b")])
 
 
-def test_a_month_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+def test_a_month_replaces_an_older_one(tmp_path: Path) -> None:
     page, picture = tmp_path / "page.md", tmp_path / "month.svg"
     page.write_text(_PAGE)
     rows = [_row(), _row("failed"), _row("killed")]

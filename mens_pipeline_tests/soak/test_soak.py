@@ -1,4 +1,4 @@
-"""The soak itself, for as long as a test may take: that its parts find nothing, and that they would find something."""
+"""A short soak: its parts find no faults, and would find existing ones."""
 
 import sys
 from collections.abc import Callable
@@ -32,13 +32,13 @@ from mens_pipeline_tests.soak.terminations import terminations
     ids=["front end", "files", "clients", "full disks", "calls", "terminations", "merging", "serving"],
 )
 @pytest.mark.filterwarnings("default")
-def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
+def test_a_part_finds_no_faults(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
     (figure,) = part(budget, tmp_path)
 
     assert figure.wrong == ()
 
 
-def test_an_exception_that_is_no_refusal_is_found() -> None:
+def test_finds_an_exception_that_is_not_a_refusal() -> None:
     def judge(content: bytes) -> None:
         content.decode()
 
@@ -49,7 +49,7 @@ def test_an_exception_that_is_no_refusal_is_found() -> None:
 
 
 @pytest.mark.nightly
-def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
+def test_finds_another_outcome_after_a_kill(tmp_path: Path) -> None:
     outcomes = iter(["one", "another"])
     commands = iter([["--help"], ["--help"], ["--help"], ["--help"], ["--help"]])
 
@@ -64,7 +64,7 @@ def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
     assert "differs in file" in figure.wrong[0] or "ends with 2" in figure.wrong[0]
 
 
-def test_figures_take_the_place_of_older_ones(tmp_path: Path) -> None:
+def test_figures_replace_older_ones(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"# A page\n\nWords.\n\n{HEADING}\n\nold\n")
     write(page, [Figure("kills", "3 of 3"), Figure("noise", "9", ("a `line`\nof it",))], 2.0)
