@@ -1,7 +1,7 @@
-"""One file for a GPU machine that reaches nothing: this commit, the packages it lacks, a tokenizer, and rows.
+"""One file for a GPU machine without a network: this commit, the packages it lacks, a tokenizer, and rows.
 
 `make gpu-bundle` writes `build/gpu-bundle.tar`, at most 64 MiB. That machine has a Python with a torch for its GPU,
-transformers, accelerate, pandas, pyarrow, SciPy and Jinja2, of whatever version; there:
+transformers, accelerate, pandas, pyarrow, SciPy and Jinja2, of any version; there:
 
     tar xf gpu-bundle.tar && make gpu-check     # without make: python3 -m mens_pipeline_tests.gpu.check
 """
@@ -31,9 +31,9 @@ _PACKAGES: Final = (
     *("opentelemetry-api", "SQLAlchemy", "mdit-py-plugins", "markdown-it-py", "mdurl"),
     *("pytest", "einops", *KERNELS),
 )
-"""Names of constraints.txt, which says the versions. What depends on torch stays at home."""
+"""Names in constraints.txt, which has their versions. Packages that depend on torch are left out."""
 _NEEDED: Final = ("xxhash", "iniconfig", "pluggy", "pytest-timeout")
-"""By those, and by pyproject.toml, on a machine with nothing but its own packages."""
+"""Required by these packages or pyproject.toml, and not among the packages of the machine."""
 _PLATFORMS: Final = ("manylinux_2_28_{0}", "manylinux_2_24_{0}", "manylinux_2_17_{0}", "manylinux2014_{0}", "any")
 
 
@@ -69,7 +69,7 @@ def _newest(kind: str, name: str) -> Path:
 
 
 def pins() -> list[str]:
-    """Return what is taken along as requirements, in the versions of constraints.txt."""
+    """Return the bundled packages as requirements, in the versions of constraints.txt."""
     lines = (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     known = dict(line.split("==") for line in lines if "==" in line)
     return [f"{name}=={known[name]}" for name in (*_PACKAGES, *_NEEDED)]
@@ -84,7 +84,7 @@ def _download(python: str, architecture: str) -> None:
 
 
 def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:
-    """Write a wheel again without its shared libraries but those whose names end so."""
+    """Rewrite a wheel, with only those of its shared libraries whose names end so."""
     smaller = wheel.with_suffix(".new")
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(smaller, "w", zipfile.ZIP_DEFLATED) as kept:
         names = [name for name in whole.namelist() if not name.endswith(".so") or name.endswith(endings)]

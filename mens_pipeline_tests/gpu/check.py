@@ -1,7 +1,7 @@
-"""All that a GPU machine is asked in eight minutes, on one page: `build/gpu-report.md`.
+"""All checks of a GPU machine in eight minutes, on one page: `build/gpu-report.md`.
 
 `make gpu-check`, or `make gpu-check PART=training`; without make `python3 -m mens_pipeline_tests.gpu.check training`.
-It runs in an installed checkout, and in what `make gpu-bundle` packed: there the packages are unpacked first, beside
+It runs in an installed checkout, and in a bundle of `make gpu-bundle`: there the packages are unpacked first, beside
 the torch of that machine. `--device cpu` tries this command: the same parts with a base of four small layers.
 
 The part `smoke` ends the rest if it fails. The training leaves a base of random weights in the shape of Qwen3.5-4B,
@@ -33,7 +33,7 @@ KERNELS: Final = ("fla-core", "flash-linear-attention")
 """Of linear attention."""
 _WORK: Final = _ROOT / "build" / "gpu"
 _PACKAGES: Final = _WORK / "site-packages"
-"""By this name alone: dill, by which `datasets` hashes functions, takes modules of other folders for the user's own."""
+"""It needs this name: dill, by which `datasets` hashes functions, treats modules of other folders as the user's."""
 OWN: Final = ("torch", "transformers", "accelerate", "pandas", "pyarrow", "scipy", "jinja2", "yaml")
 _BENCH: Final = "mens_pipeline_tests.bench"
 _GPU: Final = "mens_pipeline_tests.gpu"
@@ -56,7 +56,7 @@ def main() -> None:
     failed = []
     for part in options.parts:
         now = time.monotonic()
-        # One that hangs leaves the half to the others.
+        # A part that hangs leaves half of the time to the others.
         until = end if part == options.parts[-1] else (now + end) / 2
         print(f"== {part}, {until - now:.0f} s at most", flush=True)
         if any(run([sys.executable, "-m", *command], variables, until) for command in commands(part, options)):
@@ -152,11 +152,11 @@ def commands(part: str, options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def run(command: list[str], variables: dict[str, str], end: float) -> int:
-    """Run a command in a session of its own until its time is over; return its exit code, 1 if it was ended.
+    """Run a command in a new session until its time is over; return its exit code, 1 if it was ended.
 
-    It is interrupted first, to write what it has.
+    It is interrupted first, so that it can write its results.
     """
-    # What a shell runs in the background ignores it, and so would the child.
+    # A shell's background commands ignore the signal, and so would the child.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen(command, cwd=_ROOT, env={**own_environment(), **variables}, start_new_session=True)
     try:

@@ -1,4 +1,4 @@
-"""Serve an adapter with `mens serve`, and ask it for code at a cursor and for answers, one by one and many at once.
+"""Serve an adapter with `mens serve`, and request code at a cursor and completions, one by one and many at once.
 
 `python -m mens_pipeline_tests.gpu.serving HELDOUT.jsonl RUN [--device cuda] [--requests 24]`
 """
@@ -43,12 +43,12 @@ def main() -> None:
         def insert(hole: tuple[str, str]) -> tuple[int, bool]:
             return _ask(client, "/v1/completions", prompt=hole[0], suffix=hole[1])
 
-        def answer(messages: list[dict[str, str]]) -> tuple[int, bool]:
+        def complete(messages: list[dict[str, str]]) -> tuple[int, bool]:
             return _ask(client, "/v1/chat/completions", messages=messages)
 
         insert(holes[0])  # which also compiles kernels
         _measure("at a cursor", insert, holes)
-        _measure("answers", answer, questions)
+        _measure("answers", complete, questions)
 
 
 def _hole(program: str) -> tuple[str, str]:
@@ -60,8 +60,8 @@ def _hole(program: str) -> tuple[str, str]:
 
 @contextmanager
 def serving(run: Path, device: str) -> Iterator[httpx2.Client]:
-    """Serve a run on a free port for as long as the block takes."""
-    begin = time.monotonic()
+    """Serve a run on a free port until the block ends."""
+    start = time.monotonic()
     command = [sys.executable, "-m", "mens_pipeline.cli", "serve", "--run-dir", str(run)]
     limits = ["--device", device, "--port", "0", "--max-concurrent", str(_CLIENTS), "--timeout", "300"]
     with subprocess.Popen([*command, *limits], stderr=subprocess.PIPE, text=True) as server:
@@ -73,7 +73,7 @@ def serving(run: Path, device: str) -> Iterator[httpx2.Client]:
                     break
             else:
                 sys.exit(f"mens serve ended with exit code {server.wait()}:\n{''.join(said[-20:])}")
-            print(f"ready after {time.monotonic() - begin:.0f} s")
+            print(f"ready after {time.monotonic() - start:.0f} s")
             with httpx2.Client(base_url=ready[1], timeout=400) as client:
                 yield client
         finally:
@@ -95,13 +95,13 @@ def _ask(client: httpx2.Client, path: str, **fields: Any) -> tuple[int, bool]:
 def _measure(name: str, ask: Callable[[Any], tuple[int, bool]], requests: list[Any]) -> None:
     seconds, texts = [], 0
     for request in requests:
-        begin = time.monotonic()
+        start = time.monotonic()
         texts += ask(request)[1]
-        seconds.append(time.monotonic() - begin)
-    begin = time.monotonic()
+        seconds.append(time.monotonic() - start)
+    start = time.monotonic()
     with ThreadPoolExecutor(_CLIENTS) as clients:
         written = sum(tokens for tokens, _ in clients.map(ask, requests))
-    rate = written / (time.monotonic() - begin)
+    rate = written / (time.monotonic() - start)
     in_order = sorted(seconds)
     slow = in_order[int(0.9 * len(in_order))]
     print(f"{name}: median {1000 * median(seconds):.0f} ms, p90 {1000 * slow:.0f} ms")

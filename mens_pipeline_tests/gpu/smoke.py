@@ -1,4 +1,4 @@
-"""A step of training in bf16 and one in NF4, on a hybrid of four layers, and what this machine lacks.
+"""A step of training in bf16 and one in NF4, on a hybrid of four layers, and the kernels that this machine lacks.
 
 `python -m mens_pipeline_tests.gpu.smoke [--device cuda]`
 """
@@ -40,24 +40,24 @@ def main() -> None:
         base = write_tiny_hybrid(Path(folder) / "base", None, **(_SIZES if device.kind == "cuda" else {}))
         found = kernels_found(configuration_of(base), device.capability)
         print(f"missing: {', '.join(name for name, is_there in found.items() if not is_there) or 'nothing'}")
-        for held in ("bf16", "nf4"):
+        for quantization in ("bf16", "nf4"):
             try:
-                print(_step(base, Path(folder) / held, device.kind, held), flush=True)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other one may work
+                print(_step(base, Path(folder) / quantization, device.kind, quantization), flush=True)
+            except Exception as error:  # noqa: BLE001 - the other quantization may work
                 traceback.print_exc()
-                print(f"{held}: {type(error).__name__}: {error}", flush=True)
+                print(f"{quantization}: {type(error).__name__}: {error}", flush=True)
                 failed = True
     sys.exit(failed)
 
 
-def _step(base: Path, folder: Path, device: str, held: str) -> str:
-    begin = time.monotonic()
-    fields: dict[str, Any] = {"max_steps": 1, "quantization": held, "bnb_4bit_compute_dtype": "auto"}
+def _step(base: Path, folder: Path, device: str, quantization: str) -> str:
+    start = time.monotonic()
+    fields: dict[str, Any] = {"max_steps": 1, "quantization": quantization, "bnb_4bit_compute_dtype": "auto"}
     run = prepare_fast(base, folder, 8, DeviceChoice(device), **fields)
     train_here(run)
     (step,) = steps_of(run.job.run_dir / TELEMETRY)
     notes = "".join(f"\n  {note}" for note in run.preflight["notes"])
-    return f"{held}: a step, loss {step['loss']:.3f}, {time.monotonic() - begin:.0f} s with loading{notes}"
+    return f"{quantization}: a step, loss {step['loss']:.3f}, {time.monotonic() - start:.0f} s with loading{notes}"
 
 
 if __name__ == "__main__":

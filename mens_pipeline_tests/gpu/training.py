@@ -18,7 +18,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.bench.machine import machine_name
 
 _WARM_STEPS: Final = 2
-"""Steps in which kernels are compiled, and that do not count."""
+"""Steps that compile kernels, and do not count."""
 
 
 def main() -> None:
@@ -35,16 +35,16 @@ def main() -> None:
         folder = options.runs / preset
         places = ["--data-dir", str(options.data), "--output-dir", str(folder), "--model", options.base]
         what = ["--preset", preset, "--device", options.device, "--max-steps", str(options.steps), "--force-restart"]
-        begin = time.monotonic()
+        start = time.monotonic()
         command = [sys.executable, "-m", "mens_pipeline.cli", "train", *places, *what]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # progress goes to stderr
         if done.returncode:
             sys.exit(f"{preset}: mens train ended with exit code {done.returncode}")
-        print("\n".join(figures(preset, folder, time.monotonic() - begin)), flush=True)
+        print("\n".join(figures(preset, folder, time.monotonic() - start)), flush=True)
 
 
 def figures(preset: str, run: Path, seconds: float) -> list[str]:
-    """Describe a run that has ended, a line for each figure; the seconds are of the whole command, loading and all."""
+    """Describe a finished run, a line for each figure; the seconds are of the whole command, including loading."""
     preflight = json.loads((run / PREFLIGHT).read_text(encoding="utf-8"))
     steps = list(steps_of(run / TELEMETRY))
     rate = median(step["tokens_per_second"] for step in steps[_WARM_STEPS:] or steps)
