@@ -82,19 +82,19 @@ def main() -> None:
     print(machine_name(), f"{options.threads} threads, load {os.getloadavg()[0]:.1f}", sep=", ")
     print(f"{options.file}: {len(pauses)} pauses in {options.lines} lines, a window of {options.window} tokens")
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as place, ExitStack() as stack:
-        run = _with_window(options.run, Path(place) / "run", options.window)
+        run = _set_window(options.run, Path(place) / "run", options.window)
         merged = merge_run(run, Path(place) / "merged")
         serve = f"mens_pipeline.cli serve --run-dir {run} --device cpu --show-all --port {{port}}"
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
         commands = {"mens serve": serve, "llama.cpp itself": f"{llama} --threads {options.threads}"}
         servers = [stack.enter_context(running(name, line, options.threads)) for name, line in commands.items()]
-        shares = _shared_with_last(run, pauses, options.window)
+        shares = _compute_shared(run, pauses, options.window)
         measured = [Measured() for _ in servers]
         for number, pause in enumerate(pauses):
             for server, found in zip(servers, measured, strict=True):
                 _ask(server, pause, found, shares[number])
         for server, found in zip(servers, measured, strict=True):
-            print(_row(server.name, pauses, found))
+            print(_format_row(server.name, pauses, found))
 
 
 def choose_pauses(program: str, num_lines: int) -> Iterator[Pause]:
@@ -107,12 +107,12 @@ def choose_pauses(program: str, num_lines: int) -> Iterator[Pause]:
         before, text = "".join(lines[: first + number]), line.rstrip("\n")
         indent = len(text) - len(text.lstrip())
         words = [place for place in range(indent + 1, len(text)) if text[place] == " "]
-        thirds = [word for third in (1, 2) if (word := _behind(words, third * len(text) // 3)) is not None]
+        thirds = [word for third in (1, 2) if (word := _find_after(words, third * len(text) // 3)) is not None]
         for place in sorted({indent, *thirds} if text.strip() else ()):
             yield Pause(before + text[:place], "\n" + suffix, text[place:])
 
 
-def _behind(words: list[int], place: int) -> int | None:
+def _find_after(words: list[int], place: int) -> int | None:
     return next((word for word in words if word >= place), None)
 
 
@@ -128,7 +128,7 @@ def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
     found.cached.append(shared if num_cached is None else num_cached / reply["tokens_evaluated"])
 
 
-def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float]:
+def _compute_shared(run: Path, pauses: list[Pause], window: int) -> list[float]:
     manifest = Adapter.open(run).manifest
     tokenizer, order = FileTokenizer(find_recorded_base(manifest.base_model)), manifest.infill_order
     prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window, order) for pause in pauses]
@@ -139,7 +139,7 @@ def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float
     ]
 
 
-def _row(name: str, pauses: list[Pause], found: Measured) -> str:
+def _format_row(name: str, pauses: list[Pause], found: Measured) -> str:
     seconds, num = sorted(found.seconds), len(pauses)
     answered = [*zip(pauses, found.pieces, strict=True)]
     stand = sum(read_surroundings(pause.prefix, pause.suffix).accept(piece) for pause, piece in answered if piece)
@@ -151,7 +151,7 @@ def _row(name: str, pauses: list[Pause], found: Measured) -> str:
     )
 
 
-def _with_window(run: Path, folder: Path, window: int) -> Path:
+def _set_window(run: Path, folder: Path, window: int) -> Path:
     shutil.copytree(run, folder, ignore=shutil.ignore_patterns("checkpoints"))
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     manifest["recipe"]["infill_window"] = window

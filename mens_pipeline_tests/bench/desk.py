@@ -38,14 +38,14 @@ class Cursor:
     suffix: str
 
 
-def _see_all(before: str, after: str) -> tuple[str, str]:
+def _keep_all(before: str, after: str) -> tuple[str, str]:
     return before, after
 
 
-_CLIENTS: Final = {"the whole file": _see_all, **WINDOWS}
+_CLIENTS: Final = {"the whole file": _keep_all, **WINDOWS}
 
 
-def _see(at: Cursor, view: View) -> Cursor:
+def _apply(at: Cursor, view: View) -> Cursor:
     before, after = view(at.prefix, at.suffix)
     return Cursor(before, at.rest, after)
 
@@ -71,7 +71,7 @@ def break_above(at: Cursor) -> Cursor | None:
 def count_answers(cursors: Sequence[Cursor], view: View) -> str:
     """Format the number of cursors that have an answer in the view of a client, and the milliseconds per check."""
     begin, num = time.perf_counter(), 0
-    for at in (_see(at, view) for at in cursors):
+    for at in (_apply(at, view) for at in cursors):
         num += read_surroundings(at.prefix, at.suffix).accept(at.rest)
     milliseconds = 1_000 * (time.perf_counter() - begin) / max(1, len(cursors))
     return f"{num}/{len(cursors)} ({num / max(1, len(cursors)):.1%}), {milliseconds:.1f} ms each"
@@ -86,7 +86,7 @@ def _print_reach(folder: Path, number: int) -> None:
     for name, view in _CLIENTS.items():
         print(f"  {name:<36} {count_answers(cursors, view)}")
     broken = [found for at in cursors if (found := break_above(at)) is not None]
-    print(f"  {'an error in another function':<36} {count_answers(broken, _see_all)}")
+    print(f"  {'an error in another function':<36} {count_answers(broken, _keep_all)}")
 
 
 def _ask(url: str, at: Cursor) -> tuple[dict[str, Any], float]:
@@ -97,7 +97,7 @@ def _ask(url: str, at: Cursor) -> tuple[dict[str, Any], float]:
 
 
 def _print_answers(url: str, cursors: Sequence[Cursor], view: View, name: str) -> None:
-    replies = [_ask(url, _see(at, view)) for at in cursors]
+    replies = [_ask(url, _apply(at, view)) for at in cursors]
     pieces = [str(reply["content"]) for reply, _ in replies]
     shown = [(at, piece) for at, piece in zip(cursors, pieces, strict=True) if piece]
     exact = sum(piece.split() == at.rest.split() for at, piece in shown)

@@ -219,7 +219,7 @@ def main(plugin: Path, svg: Path, server: str) -> None:
     click.echo(f"accepted: {last.lines[last.row]!r}")
     click.echo(said)
     if checked.returncode:
-        raise click.ClickException("what was accepted is no program")
+        raise click.ClickException("the accepted text is not a program")
     closing = Frame(last.second + 1.0, last.lines, last.row, last.column, "", said)
     svg.write_text(draw([*frames, closing]), encoding="utf-8")
 

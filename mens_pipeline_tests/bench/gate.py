@@ -43,7 +43,7 @@ _GOOD: Final = with_overall(
 
 
 @dataclass(frozen=True)
-class _Exam:
+class _Suite:
     rounds: tuple[tuple[Task, ...], ...]
     thresholds: Thresholds
 
@@ -54,7 +54,7 @@ class _Night:
     num_asked: int
 
 
-def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: Random) -> _Night:
+def _draw_night(eval_suite: _Suite, chances: dict[str, float], attempt: int, random: Random) -> _Night:
     tasks: list[Task] = []
     shares: list[float] = []
     results = _GOOD
@@ -69,41 +69,41 @@ def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: R
         results = results.model_copy(update={"progress": progress})
         if not find_undecided(results, eval_suite.thresholds, reserve, is_benchmark_asked=True):
             break
-    return _Night(_status(results, eval_suite.thresholds), len(tasks))
+    return _Night(_find_status(results, eval_suite.thresholds), len(tasks))
 
 
-def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
+def _find_status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
     outcomes = decide(GateInputs(results, "", None, "", None, is_benchmark_asked=True), thresholds)
     return next(outcome.status for outcome in outcomes if outcome.name is GateName.PARSE_RATE)
 
 
-def _chances(rate: float, random: Random) -> dict[str, float]:
+def _draw_chances(rate: float, random: Random) -> dict[str, float]:
     weight = (1 - _LIKENESS) / _LIKENESS
     return {f"{n}.vox": random.betavariate(rate * weight, (1 - rate) * weight) for n in range(len(_SIZES))}
 
 
-def _row(eval_suite: _Exam, rate: float) -> str:
+def _format_row(eval_suite: _Suite, rate: float) -> str:
     random = Random(f"{rate}")  # noqa: S311 - no secret
-    firsts = [_night(eval_suite, _chances(rate, random), 1, random) for _ in range(_NUM_FIRST)]
+    firsts = [_draw_night(eval_suite, _draw_chances(rate, random), 1, random) for _ in range(_NUM_FIRST)]
     status = Counter(night.status for night in firsts)
     details = [status[word] / _NUM_FIRST for word in GateStatus]
     asked = sum(night.num_asked for night in firsts) / _NUM_FIRST
     num_any = num_promoted = 0
     for _ in range(_NUM_SERIES):
-        chances, attempt, promoted = _chances(rate, random), 1, 0
+        chances, attempt, promoted = _draw_chances(rate, random), 1, 0
         for _ in range(_NUM_NIGHTS):
-            night = _night(eval_suite, chances, attempt, random)
+            night = _draw_night(eval_suite, chances, attempt, random)
             is_promoted = night.status is GateStatus.PASSED
             promoted += is_promoted
             attempt = 1 if is_promoted else attempt + 1
         num_any += promoted > 0
         num_promoted += promoted
     series = (num_any / _NUM_SERIES, num_promoted / _NUM_SERIES / _NUM_NIGHTS)
-    cells = [f"{100 * rate:.0f} %", *map(_percent, details), f"{asked:.0f}", *map(_percent, series)]
+    cells = [f"{100 * rate:.0f} %", *map(_format_percent, details), f"{asked:.0f}", *map(_format_percent, series)]
     return f"| {' | '.join(cells)} |"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
@@ -113,12 +113,12 @@ def main() -> None:
     thresholds = policy.thresholds("ci").model_copy(update=other_gates)
     tasks = [task(100 * n + place, file=f"{n}.vox") for n, size in enumerate(_SIZES) for place in range(size)]
     rounds = divide_into_rounds(tasks, thresholds.first_heldout_tasks, thresholds.max_rounds)
-    eval_suite = _Exam(rounds, thresholds)
+    eval_suite = _Suite(rounds, thresholds)
     started = perf_counter()
     print(f"| true rate | passes | fails | undecided | asked | once in {_NUM_NIGHTS} | nights of {_NUM_NIGHTS} |")
     print("|---|---|---|---|---|---|---|")
     for rate in _RATES:
-        print(_row(eval_suite, rate))
+        print(_format_row(eval_suite, rate))
     print(f"{perf_counter() - started:.0f} s", file=sys.stderr)
 
 

@@ -93,7 +93,7 @@ def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
 
 
 def machine() -> str:
-    """Describe card, driver, versions and kernels, one line each."""
+    """Describe GPU, driver, versions and kernels, one line each."""
     import torch
 
     lines = [machine_name()]

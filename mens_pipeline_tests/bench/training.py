@@ -45,11 +45,11 @@ _VARIANTS = {
     "kept": "... without activation checkpointing",
     "random": "... with batches of 8 random rows",
 }
-_OF_THE_LIBRARY = ("plain", "packed", "wrapped")
+_LIBRARY_VARIANTS = ("plain", "packed", "wrapped")
 _CHECKPOINTED: Final = {"checkpointing": 1, "every-second": 2, "kept": 0}
 """Variant -> number of layers of which one recomputes its activations; 0: none."""
 
-_OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "every-second", "kept", "float32", "random")
+_GPU_VARIANTS = (*_LIBRARY_VARIANTS, "ours", "every-second", "kept", "float32", "random")
 """Variants on a GPU: there each layer recomputes by default, and the library itself scores only labelled positions."""
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     columns = f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'of peak':>9}{'padding':>9}{'peak MB':>9}"
     print(f"{columns}  loss of each step")
     plain: float | None = None
-    usual = [name for name in _VARIANTS if name != "kept"] if options.device == "cpu" else _OF_A_CARD
+    usual = [name for name in _VARIANTS if name != "kept"] if options.device == "cpu" else _GPU_VARIANTS
     for variant in options.variants or usual:
         name = _VARIANTS[variant]
         try:
@@ -134,7 +134,7 @@ def _child(options: Namespace) -> None:
         print(json.dumps(peak_of_products(options.device)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        is_plain = options.variant in _OF_THE_LIBRARY
+        is_plain = options.variant in _LIBRARY_VARIANTS
         trainer = _plain(options, Path(folder)) if is_plain else _ours(options, Path(folder))
         watch = _Watch(trainer)
         trainer.train()
