@@ -1,4 +1,4 @@
-"""Tiny models of random weights, one for each architecture that is accepted: a table for all tests that run one."""
+"""Tiny models with random weights, one for each supported architecture: a table for all tests that run one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ _SIZES: Final[dict[str, Any]] = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
     "tie_word_embeddings": False,
-    # Ten times the usual: what an operation leaves out has to show.
+    # Ten times the usual, so that a missing operation shows.
     "initializer_range": 0.2,
 }
 ARCHITECTURES: Final[dict[str, dict[str, Any]]] = {
@@ -52,12 +52,12 @@ ARCHITECTURES: Final[dict[str, dict[str, Any]]] = {
 Heads share keys 2 to 1, 8 to 1 and 1 to 1, and are as wide as their share of the width, or wider. Three layers of
 linear attention come before one of full attention; value heads of the former are twice its key heads.
 """
-_BY_DAY: Final = {"llama-biased", "qwen2", "qwen3_5_text", "gemma3_text"}
-EACH: Final = [name if name in _BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in ARCHITECTURES]
-"""All of them, those at night that compute nothing of their own: biases, shared keys, linear attention, windows."""
+_SPECIAL: Final = {"llama-biased", "qwen2", "qwen3_5_text", "gemma3_text"}
+EACH: Final = [name if name in _SPECIAL else pytest.param(name, marks=pytest.mark.nightly) for name in ARCHITECTURES]
+"""All of them; nightly ones have no operation of their own (biases, shared keys, linear attention, windows)."""
 
 
 def write_architecture(folder: Path, name: str, tokenizer: "Tokenizer | None" = None, **more: Any) -> Path:
-    """A model of the table as a Hugging Face folder; biases and norms are random too, not the 0 and 1 of libraries."""
+    """Write a model of the table as a Hugging Face folder; biases and norms are random too, instead of 0 and 1."""
     fields = {**_SIZES, **ARCHITECTURES[name], "model_type": name.partition("-")[0], **more}
     return write_random_base(folder, tokenizer, are_vectors_random=True, **fields)

@@ -37,10 +37,10 @@ _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGIN
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the folders of tests into memory, where there is room and programs may run.
+    """Put the folders of tests into memory, if there is room and programs may run there.
 
-    A run of Dagster waits hundreds of times for its databases to reach the disk, which no test cuts the power of:
-    a third of the time of some tests. Whoever sets `PYTEST_DEBUG_TEMPROOT` or `--basetemp` decides.
+    A run of Dagster waits hundreds of times for its databases to reach the disk, which no test needs. That is
+    a third of the time of some tests. `PYTEST_DEBUG_TEMPROOT` and `--basetemp` take precedence.
     """
     if _TEMPROOT in own_environment() or not os.access(_MEMORY, os.W_OK):
         return
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that run with coverage, which doubles the time of what it watches; others say so themselves."""
+    """Mark the tests that run with coverage, which doubles their time; other tests have the marker themselves."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in _MEASURED and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:
@@ -63,9 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Let each test begin with the signals of the suite, and with numbers next to zero.
+    """Start each test with the signal handlers of the suite, and with subnormal numbers.
 
-    Dagster leaves SIGTERM as SIGINT was, perhaps ignored; a job that generates flushes such numbers, as does a bench.
+    Dagster leaves SIGTERM as SIGINT was, perhaps ignored; a job that generates flushes such numbers to zero.
     """
     for number, handler in _HANDLERS.items():
         signal.signal(number, handler)
@@ -75,9 +75,9 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _freeze() -> None:
-    """Collect now, and never look again at what is there: with all libraries loaded it takes a second or more.
+    """Collect garbage, and exclude all remaining objects from later collections, which take a second or more.
 
-    That would count in whatever a test times, and comes again and again.
+    Those would count in every time that a test measures.
     """
     gc.collect()
     gc.freeze()
@@ -85,7 +85,7 @@ def _freeze() -> None:
 
 @pytest.fixture(scope="session")
 def offline() -> list[str]:
-    """Put before a command, it runs in a network namespace without a route; empty where the machine gives none."""
+    """A prefix that runs a command in a network namespace without a route; empty if the machine does not allow one."""
     command = ["unshare", "--map-root-user", "--net"]
     if (
         shutil.which(command[0]) is None
@@ -99,7 +99,7 @@ def offline() -> list[str]:
 def seed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, offline: list[str]) -> Path:
     """The folder of a `mens run --no-train` over the seed data: `store`, `home`, `stdout`, `stderr`, `exit_code`.
 
-    It is run once for all workers, without a network where that can be had. A store that is copied from its `store` has
+    It is run once for all workers, without a network if possible. A store that is copied from its `store` has
     the stages up to the train set made.
     """
     folder = tmp_path_factory.getbasetemp()
@@ -133,7 +133,7 @@ def workers() -> Iterator[BehaviourWorkers]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_pool_of_workers(workers: BehaviourWorkers) -> Iterator[None]:
-    """Lend these processes to whatever would start such ones, which takes longer than what tests have them do."""
+    """Lend these processes to all code that would start such ones, which takes longer than their work in tests."""
 
     def settings(pool: BehaviourWorkers) -> tuple[object, ...]:
         return pool.num_workers, pool.limits, pool.launch, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
@@ -154,7 +154,7 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on a tiny base, really trained, with held-out pairs beside its train set; tests copy what they change."""
+    """A trained run on a tiny base, with held-out pairs beside its train set; tests copy it before they change it."""
     from mens_pipeline_tests.delivery.delivered import trained_run  # noqa: PLC0415 - most tests need none of it
 
     return trained_run(tmp_path_factory.mktemp("trained"))
@@ -162,7 +162,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cuda() -> None:
-    """Leave a test out where there is no GPU."""
+    """Skip a test if there is no GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -171,7 +171,7 @@ def cuda() -> None:
 
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do the jobs of commands and assets in this process."""
+    """Run the jobs of commands and assets in this process."""
     from mens_pipeline_tests.jobs.processes import do_here  # noqa: PLC0415 - most tests need none of it
 
     for module in ("cli.terminal", "orchestration.launchers"):
@@ -180,13 +180,13 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """An empty PostgreSQL server of our own on this machine, gone after the tests."""
-    initdb, pg_ctl = _server_command("initdb"), _server_command("pg_ctl")
+    """An empty local PostgreSQL server, removed after the tests."""
+    initdb, pg_ctl = _find_server_command("initdb"), _find_server_command("pg_ctl")
     if initdb is None or pg_ctl is None:
         pytest.skip("no PostgreSQL server: initdb and pg_ctl are not on the path nor where Debian puts them")
     folder = Path(tempfile.mkdtemp(prefix="mens-postgres-"))
     (folder / "password").write_text(_PASSWORD)
-    as_user = _as_unprivileged(folder)
+    as_user = _drop_privileges(folder)
     data, (port,) = folder / "data", free_ports(1)
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
     stop = [*as_user, pg_ctl, "stop", "-D", str(data), "-m", "immediate"]
@@ -205,13 +205,13 @@ def _run(*command: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def _server_command(name: str) -> str | None:
+def _find_server_command(name: str) -> str | None:
     installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return shutil.which(name) or next((str(path) for path in reversed(installed)), None)
 
 
-def _as_unprivileged(folder: Path) -> list[str]:
-    """What to put before a command so that it does not run as root, to whom PostgreSQL says no."""
+def _drop_privileges(folder: Path) -> list[str]:
+    """Return a prefix that runs a command as another user than root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return []
     known = {entry.pw_name: entry for entry in pwd.getpwall()}

@@ -1,6 +1,6 @@
 """A plugin of pytest: how long each test file takes, in a committed table that a run writes if asked to.
 
-The table also says in which order workers take test files: whoever begins with the slowest ends with the others.
+The table also gives the order of test files: workers that begin with the slowest end at the same time.
 """
 
 from collections import defaultdict
@@ -15,12 +15,12 @@ TABLE: Final = Path(__file__).with_name("durations.tsv")
 NIGHTLY: Final = "nightly"
 _HEADER: Final = "seconds\tslowest\ttier\tfile\tslowest test"
 _SAME: Final = 0.25
-"""A line stays as it is if both figures changed by no more than this share, or a second."""
+"""A line does not change if both figures changed by no more than this share, or a second."""
 
 Key = tuple[str, str]
 """A test file and the tier of some of its tests.
 
-`measured` tests run with coverage and by themselves, `nightly` ones in `make check-all` alone; all others are `plain`.
+`measured` tests run with coverage and by themselves, `nightly` ones only in `make check-all`; all others are `plain`.
 """
 
 
@@ -33,7 +33,7 @@ class Line:
     test: str
 
     def is_about(self, other: "Line") -> bool:
-        """Say whether two lines differ by no more than two runs do."""
+        """Return whether two lines differ by no more than two runs do."""
         pairs = ((self.seconds, other.seconds), (self.slowest, other.slowest))
         return all(abs(one - two) <= max(1, _SAME * max(one, two)) for one, two in pairs)
 
@@ -49,9 +49,9 @@ def read_table(path: Path) -> dict[Key, Line]:
 
 
 def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict[Key, Line]:
-    """Merge what a run took into what others took: files that are gone leave, figures that are about the same stay.
+    """Merge the durations of a run into older ones: missing files are removed, and similar figures stay.
 
-    A run with nightly tests runs all that are not measured: a file of which it ran none by day has no line for the day.
+    A run with nightly tests runs all tests that are not measured: a file without plain tests has no plain line.
     Files that take less than a second have none either.
     """
     is_all = any(tier == NIGHTLY for _, tier in new)
@@ -68,9 +68,9 @@ def write_table(path: Path, lines: dict[Key, Line]) -> None:
 
 
 def slowest_first(items: list[pytest.Item], root: Path, lines: dict[Key, Line]) -> None:
-    """Sort tests by what their files take, in place; those of one file stay together, and in order.
+    """Sort tests by the durations of their files, in place; those of one file stay together, and in order.
 
-    The tiers that count are those of the tests.
+    Only the tiers of these tests count.
     """
     files = [item.path.relative_to(root).as_posix() for item in items]
     seconds: dict[str, int] = defaultdict(int)
@@ -81,7 +81,7 @@ def slowest_first(items: list[pytest.Item], root: Path, lines: dict[Key, Line]) 
 
 
 class Recorder:
-    """Adds up what tests took, and writes the table once all have passed."""
+    """Adds up the durations of tests, and writes the table if all have passed."""
 
     def __init__(self, table: Path, root: Path) -> None:
         self._table = table
@@ -89,18 +89,18 @@ class Recorder:
         self._seconds: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a phase of a test: with several workers, the process that started them hears of all."""
+        """Add a phase of a test: with several workers, the process that started them receives all of them."""
         file, _, test = report.nodeid.partition("::")
         self._seconds[file, find_tier(report.keywords)][test] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the table, unless a test failed: it may have ended early."""
         if exitstatus == pytest.ExitCode.OK:
-            new = {key: _line_of(tests.items()) for key, tests in self._seconds.items()}
+            new = {key: _sum_up(tests.items()) for key, tests in self._seconds.items()}
             write_table(self._table, merge_tables(read_table(self._table), new, self._root))
 
 
-def _line_of(tests: Iterable[tuple[str, float]]) -> Line:
+def _sum_up(tests: Iterable[tuple[str, float]]) -> Line:
     found = list(tests)
     test, slowest = max(found, key=lambda one: one[1])
     return Line(round(sum(seconds for _, seconds in found)), round(slowest), test.partition("[")[0])
@@ -111,13 +111,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record where reports of all workers arrive, if the table was asked for."""
+    """Record where reports of all workers arrive, if the table was requested."""
     if (table := config.getoption("durations_table")) is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(table, config.rootpath))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers begin with the slowest files of what was selected, so that none is alone with one in the end."""
+    """Let workers begin with the slowest selected files, so that none is left with one at the end."""
     if hasattr(config, "workerinput"):
         slowest_first(items, config.rootpath, read_table(TABLE))

@@ -1,4 +1,4 @@
-"""One test of many cases: it looks at all of them, and fails with each that disagrees."""
+"""One test of many cases: it runs all of them, and reports every failure."""
 
 import functools
 import inspect
@@ -11,9 +11,9 @@ import pytest
 Case = TypeVar("Case")
 
 _MOST_LINES = 12
-"""Of what one case says; a comparison of two programs may have thousands."""
+"""Of the message of one case; a comparison of two programs may have thousands."""
 _MOST_CHARACTERS = 200
-"""Of a row that names itself."""
+"""Of the name of a row."""
 
 
 def every(
@@ -21,8 +21,8 @@ def every(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a test of one case into one test of all.
 
-    As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
-    test of no case fails; `ids` name a case where it fails. Cases that take long to make are a function of them.
+    Like `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
+    test without cases fails; `ids` name a case that fails. Cases that are slow to make are passed as a function.
     """
     make = list(cases).copy if isinstance(cases, Iterable) else cases
     return lambda test: _join(test, [name], lambda: [(case,) for case in make()], lambda row: ids(row[0]))
@@ -46,14 +46,14 @@ def _join(
 ) -> Callable[..., None]:
     @functools.wraps(test)
     def test_all(**fixtures: Any) -> None:
-        disagreements, rows = [], make()
+        failures, rows = [], make()
         for row in rows:
             try:
                 test(**fixtures, **dict(zip(columns, row, strict=True)))
-            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told with all the others below
-                disagreements.append(f"{ids(row)}: {_told(error, test)}")
-        if disagreements or not rows:
-            pytest.fail("\n".join([f"{len(disagreements)} of {len(rows)} cases", *disagreements]), pytrace=False)
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - reported with all others below
+                failures.append(f"{ids(row)}: {_describe(error, test)}")
+        if failures or not rows:
+            pytest.fail("\n".join([f"{len(failures)} of {len(rows)} cases", *failures]), pytrace=False)
 
     signature = inspect.signature(test)
     rest = [parameter for key, parameter in signature.parameters.items() if key not in columns]
@@ -61,8 +61,8 @@ def _join(
     return test_all
 
 
-def _told(error: BaseException, test: Callable[..., None]) -> str:
+def _describe(error: BaseException, test: Callable[..., None]) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == test.__code__.co_filename]
-    said = str(error).splitlines()[:_MOST_LINES]
-    return "\n    ".join([f"line {lines[-1] if lines else '?'}, {type(error).__name__}", *said])
+    message = str(error).splitlines()[:_MOST_LINES]
+    return "\n    ".join([f"line {lines[-1] if lines else '?'}, {type(error).__name__}", *message])

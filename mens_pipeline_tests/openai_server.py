@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's chat completions and gives prepared answers, on this machine and over real HTTP."""
+"""A local server that sends prepared replies in the format of OpenAI's chat completions, over real HTTP."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Served:
-    """One answer of the server; the body is JSON, or bytes as they are, `headers` are besides the usual ones."""
+    """One reply of the server; the body is JSON or raw bytes, and `headers` are added to the usual ones."""
 
     status: int = 200
     body: Any = None
@@ -27,12 +27,12 @@ class ChatServer:
 
     @property
     def prompts(self) -> list[str]:
-        """What the user said in each request."""
+        """The last message of each request."""
         return [request["content"]["messages"][-1]["content"] for request in self.requests]
 
 
 def completion(text: str | None, finish: str = "stop", tokens: int | None = 100, **message: Any) -> Served:
-    """An answer in OpenAI's shape; no tokens: the server does not count those of request and answer."""
+    """Return a reply in the format of OpenAI; without `tokens` it has no usage."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
     usage = {} if tokens is None else {"usage": {"prompt_tokens": 40, "completion_tokens": 60, "total_tokens": tokens}}
     return Served(body={"id": "c", "object": "chat.completion", "created": 1, "choices": [choice], **usage})
@@ -40,9 +40,9 @@ def completion(text: str | None, finish: str = "stop", tokens: int | None = 100,
 
 @contextmanager
 def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatServer]:
-    """Run a server while the block lasts.
+    """Run a server until the block ends.
 
-    `respond` takes the content of a request and how many came before; several threads may call it.
+    `respond` gets the content of a request and the number of earlier ones; several threads may call it.
     """
     lock = Lock()
 
@@ -62,7 +62,7 @@ def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatSe
             self.wfile.write(data)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         running = ChatServer(f"http://127.0.0.1:{server.server_address[1]}/v1")

@@ -37,7 +37,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "mens_handoff_v1": HandedModel,
     "recipes": NamedRecipes,
 }
-"""Name of a document -> what it is."""
+"""Name of a document -> its model."""
 
 
 def schema_of(name: str) -> str:

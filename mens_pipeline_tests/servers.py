@@ -17,7 +17,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def wait_for_port(port: int, server: subprocess.Popen[bytes], log: Path, seconds: float) -> None:
-    """Wait until a server listens; fail with the end of its log once it is gone or late."""
+    """Wait until a server listens; fail with the end of its log if it ended or is late."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -14,7 +14,7 @@ _ATTEMPTS: Final = 6
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Measure the CPU time of this process for some work, seconds, without collection of garbage, as `timeit` does."""
+    """Measure the CPU time of this process for some work, in seconds, without garbage collection, as `timeit` does."""
     gc.disable()
     try:
         begin = time.process_time()
@@ -27,7 +27,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 def assert_linear(work: Callable[[Input], object], make: Callable[[int], Input], size: int) -> None:
     """Fail if the time of some work grows with the square of its input, or faster.
 
-    It is done on the whole size and on a sixteenth of it, so the machine may be twice as slow in between.
+    The work runs on the whole size and on a sixteenth of it, so the machine may be twice as slow in between.
     """
     small, large = make(size // _SHRINK), make(size)
     assert_below(lambda: work(large), _MOST_GROWTH, lambda: work(small))
@@ -36,7 +36,7 @@ def assert_linear(work: Callable[[Input], object], make: Callable[[int], Input],
 def assert_below(work: Callable[[], object], times: float, other: Callable[[], object]) -> None:
     """Fail if some work takes longer than a multiple of other work, each at its best of several attempts.
 
-    It is done again only while it seems too slow.
+    The work is repeated only while it seems too slow.
     """
     seconds, allowed = float("inf"), float("inf")
     for _ in range(_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""What the documents say is shown by tests is what tests say they show, and the modules that they name exist."""
+"""The documents list the tests of each row as their markers do, and the modules that they name exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from mens_pipeline_tests.every import every
 
 _NUM_SEED_ROWS = 79
 _SHOWN_BY_NO_TEST = {"R8"}
-"""What an instruction in a row does to a model is bounded, not prevented."""
+"""The effect of an instruction in a row on a model is bounded, not prevented."""
 
 _PAGES = {marker: path.read_text(encoding="utf-8") for marker, path in PAGES.items()}
 _FILE = re.compile(r"`([\w/.-]+\.py)`|\b(docs/[\w-]+\.md)")
@@ -25,7 +25,7 @@ def test_the_documents_are_current(marker: str) -> None:
     assert written(_PAGES[marker], shown_by(marker)) == _PAGES[marker]
 
 
-def test_every_row_is_shown() -> None:
+def test_every_row_has_a_test() -> None:
     seeds, threats = (rows(_PAGES[marker]) for marker in ("seed_row", "threat"))
 
     assert [key for key, _ in seeds] == [str(number) for number in range(1, _NUM_SEED_ROWS + 1)]
@@ -35,11 +35,11 @@ def test_every_row_is_shown() -> None:
 
 
 @every("marker", PAGES)
-def test_a_push_shows_every_row(marker: str) -> None:
+def test_make_check_covers_every_row(marker: str) -> None:
     assert shown_by(marker, in_check=True).keys() == shown_by(marker).keys()
 
 
-def test_what_a_push_leaves_out_is_told_from_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recognizes_tests_that_make_check_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mens_pipeline_tests.coverage_tables._TESTS", tmp_path)
     row = "@pytest.mark.seed_row({0})\n{1}def test_{0}(): ...\n"
     tests = row.format(1, "") + row.format(2, "@pytest.mark.nightly\n") + row.format(3, "@pytest.mark.slow\n")
@@ -51,7 +51,7 @@ def test_what_a_push_leaves_out_is_told_from_what_it_runs(tmp_path: Path, monkey
 
 
 @every("named", sorted(_NAMED))
-def test_a_named_file_is_there(named: str) -> None:
+def test_a_named_file_exists(named: str) -> None:
     roots = [PROJECT_ROOT / "mens_pipeline", PROJECT_ROOT / "mens_pipeline_tests", PROJECT_ROOT]
 
     assert any((root / named).is_file() for root in roots)

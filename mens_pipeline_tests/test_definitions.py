@@ -1,4 +1,4 @@
-"""The code location: what it holds, and how fast it loads."""
+"""The code location: its contents, and the modules that it loads."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ _DECIDED_BY: Final = {
     "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
     "benchmark_gate": {"gates.yaml"},
 }
-"""Asset -> the files of config/ that decide it; what rests on it is stale with it."""
+"""Asset -> the files of config/ that determine it; its dependents become stale with it."""
 
 _LOAD: Final = """
 import sys
@@ -55,7 +55,7 @@ def loaded() -> list[str]:
 
 
 @pytest.mark.slow
-def test_side_branches_are_there_where_they_are_named(loaded: list[str]) -> None:
+def test_side_branches_exist_only_if_they_are_named(loaded: list[str]) -> None:
     assets, jobs = (set(line.split()) for line in loaded[1:3])
 
     assert assets == {*_PARENTS} - {"scratch_model"}
@@ -99,8 +99,8 @@ _JOBS = {
 }
 
 
-def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
-    """Assets with what they rest on, checks, jobs with what they make, schedules and sensors: a change shows here."""
+def test_the_location_has_all_assets_checks_jobs_and_sensors(location: dg.Definitions) -> None:
+    """Assets with their parents, checks, jobs with their assets, schedules and sensors."""
     graph = location.resolve_asset_graph()
 
     found = {key.to_user_string(): graph.get(key).parent_keys for key in graph.get_all_asset_keys()}
@@ -145,11 +145,11 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     ]
 
 
-def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
+def test_the_location_can_be_loaded(location: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(location)
 
 
-def test_nothing_goes_on_behind_a_gate(location: dg.Definitions) -> None:
+def test_no_automation_continues_after_a_gate(location: dg.Definitions) -> None:
     graph = location.resolve_asset_graph()
     repository = location.get_repository_def()
     night = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 29, 4, tzinfo=UTC))
@@ -198,14 +198,14 @@ def test_everything_that_runs_is_described(location: dg.Definitions) -> None:
 
 
 @pytest.mark.seed_row(66)
-def test_it_loads_without_heavy_libraries(loaded: list[str]) -> None:
+def test_the_location_loads_without_heavy_libraries(loaded: list[str]) -> None:
     modules = set(loaded[0].split())
 
     assert "dagster" in modules
     assert not _HEAVY & modules
 
 
-def test_every_asset_names_what_decides_it(loaded: list[str]) -> None:
+def test_every_asset_names_the_files_that_determine_it(loaded: list[str]) -> None:
     versions = {line.split("\t")[0]: set(line.split("\t")[1:]) for line in loaded[3:]}
 
     assert {name: files for name, files in versions.items() if any("." in file for file in files)} == _DECIDED_BY
@@ -228,13 +228,13 @@ def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) 
             assert next(line for line in lines if line.startswith("def ")).startswith(f"def {name}(")
 
 
-def test_a_server_leads_nobody_to_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_does_not_link_to_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_ENV", "prod")
 
     assert not any("dagster/code_references" in spec.metadata for spec in defs().resolve_all_asset_specs())
 
 
-def test_rows_have_columns(location: dg.Definitions) -> None:
+def test_assets_with_rows_have_columns(location: dg.Definitions) -> None:
     specs = {spec.key.to_user_string(): spec for spec in location.resolve_all_asset_specs()}
     shown = {
         name: spec.metadata["dagster/column_schema"]
@@ -252,8 +252,8 @@ def test_rows_have_columns(location: dg.Definitions) -> None:
     assert [n for n, c in columns if c.constraints.nullable is not ("null" in c.type.split(" or "))] == []
 
 
-def test_assets_lead_to_their_pages_where_this_session_serves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made when the location is loaded, so that the link has the port of the session that shows it."""
+def test_assets_link_to_their_pages_if_this_session_serves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link is made when the location is loaded, so that it has the port of that session."""
     monkeypatch.setenv("MENS_STORE_PAGES", "http://127.0.0.1:8077")
     served = {spec.key.to_user_string(): spec.metadata.get("report_pages") for spec in defs().resolve_all_asset_specs()}
     monkeypatch.delenv("MENS_STORE_PAGES")

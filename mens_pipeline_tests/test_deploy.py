@@ -1,4 +1,4 @@
-"""What is handed to Docker, helm and GitHub Actions, as far as that can be told without them."""
+"""Files for Docker, helm and GitHub Actions, checked as far as possible without them."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ _OF_THE_CHART: Final = frozenset(
         *("dagsterDaemon", "additionalInstanceConfig", "telemetry"),
     )
 )
-"""Keys of the chart that are relied on, written by hand from its documentation: helm itself is not here."""
+"""Keys of the chart that we use, written by hand from its documentation: helm itself is not installed."""
 
 _OF_A_DEPLOYMENT: Final = frozenset(
     (
@@ -42,21 +42,21 @@ _OF_A_DEPLOYMENT: Final = frozenset(
 _SHARED: Final = "/dev/shm"  # noqa: S108 - of containers
 
 
-def _values() -> dict[str, Any]:
+def _read_values() -> dict[str, Any]:
     values: dict[str, Any] = yaml.safe_load((_DEPLOY / "helm" / "values.yaml").read_text(encoding="utf-8"))
     return values
 
 
-def _deployment() -> dict[str, Any]:
-    (deployment,) = _values()["dagster-user-deployments"]["deployments"]
+def _read_deployment() -> dict[str, Any]:
+    (deployment,) = _read_values()["dagster-user-deployments"]["deployments"]
     return dict(deployment)
 
 
-def test_the_values_are_of_keys_that_the_chart_has() -> None:
-    values = _values()
+def test_the_values_have_only_keys_of_the_chart() -> None:
+    values = _read_values()
 
     assert values.keys() == _OF_THE_CHART
-    assert _deployment().keys() == _OF_A_DEPLOYMENT
+    assert _read_deployment().keys() == _OF_A_DEPLOYMENT
     assert values["runLauncher"]["type"] == "K8sRunLauncher"
     assert set(values["runLauncher"]["config"]) == {"k8sRunLauncher"}
     assert values["global"]["postgresqlSecretName"]
@@ -65,7 +65,7 @@ def test_the_values_are_of_keys_that_the_chart_has() -> None:
 
 
 def test_variables_of_pods_are_ours_or_of_a_library() -> None:
-    variables = {entry["name"]: entry["value"] for entry in _deployment()["env"]}
+    variables = {entry["name"]: entry["value"] for entry in _read_deployment()["env"]}
     fields = {str(field.validation_alias): name for name, field in Settings.model_fields.items()}
     ours = {name: value for name, value in variables.items() if name.startswith("MENS_")}
     assert ours.keys() <= fields.keys()
@@ -74,20 +74,20 @@ def test_variables_of_pods_are_ours_or_of_a_library() -> None:
 
     assert settings.store_url == "s3://BUCKET/mens"
     assert settings.launcher == "local"
-    mounts = {Path(mount["mountPath"]) for mount in _deployment()["volumeMounts"]}
+    mounts = {Path(mount["mountPath"]) for mount in _read_deployment()["volumeMounts"]}
     assert {settings.store_root, settings.cache_root, settings.source_root, Path(_SHARED)} == mounts
-    assert {v["name"] for v in _deployment()["volumes"]} == {m["name"] for m in _deployment()["volumeMounts"]}
+    assert {v["name"] for v in _read_deployment()["volumes"]} == {m["name"] for m in _read_deployment()["volumeMounts"]}
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("dagster_k8s") is None, reason="dagster-k8s, of the extra cluster, is missing"
 )
-def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
+def test_a_step_gets_a_gpu_if_it_uses_one() -> None:
     from dagster_k8s import k8s_job_executor  # noqa: PLC0415 - of an extra
     from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config  # noqa: PLC0415
 
-    executor = next(entry["value"] for entry in _deployment()["env"] if entry["name"] == "MENS_EXECUTOR")
-    launcher = _values()["runLauncher"]["config"]["k8sRunLauncher"]
+    executor = next(entry["value"] for entry in _read_deployment()["env"] if entry["name"] == "MENS_EXECUTOR")
+    launcher = _read_values()["runLauncher"]["config"]["k8sRunLauncher"]
     limits: dict[str, dict[str, str] | None] = {}
     for node in (node for job in defs().resolve_all_job_defs() for node in job.nodes):
         asked = get_user_defined_k8s_config(node.tags)
@@ -102,34 +102,34 @@ def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
         *("qlora_adapter", "eval_results"),
         *("scratch_model", "merged_model"),
     }
-    asks_for_none = {name for name, asked in limits.items() if asked is None}
-    assert asks_for_none >= {"extracted_corpus", "mixed_train_set", "store_retention"}
+    without_gpu = {name for name, asked in limits.items() if asked is None}
+    assert without_gpu >= {"extracted_corpus", "mixed_train_set", "store_retention"}
 
 
-def test_what_processes_share_lies_in_memory() -> None:
-    """NCCL needs more than the 64 MiB that a container has by itself."""
-    (volume,) = [volume for volume in _deployment()["volumes"] if volume["name"] == "shm"]
+def test_the_shared_volume_of_processes_is_in_memory() -> None:
+    """NCCL needs more than the 64 MiB that a container has by default."""
+    (volume,) = [volume for volume in _read_deployment()["volumes"] if volume["name"] == "shm"]
 
-    assert {"name": "shm", "mountPath": _SHARED} in _deployment()["volumeMounts"]
+    assert {"name": "shm", "mountPath": _SHARED} in _read_deployment()["volumeMounts"]
     assert volume["emptyDir"]["medium"] == "Memory"
 
 
-def test_monitoring_and_retries_are_those_of_one_machine() -> None:
+def test_monitoring_and_retries_equal_those_of_one_machine() -> None:
     ours = yaml.safe_load((PROJECT_ROOT / "config" / "dagster-postgres.yaml").read_text(encoding="utf-8"))
-    daemon = _values()["dagsterDaemon"]
+    daemon = _read_values()["dagsterDaemon"]
     monitoring = {
-        _snake(name): value for name, value in daemon["runMonitoring"].items() if name != "startTimeoutSeconds"
+        _to_snake_case(name): value for name, value in daemon["runMonitoring"].items() if name != "startTimeoutSeconds"
     }
 
     assert monitoring.items() <= ours["run_monitoring"].items()
-    assert {_snake(name): value for name, value in daemon["runRetries"].items()} == ours["run_retries"]
-    assert _values()["additionalInstanceConfig"]["concurrency"]["pools"] == ours["concurrency"]["pools"]
+    assert {_to_snake_case(name): value for name, value in daemon["runRetries"].items()} == ours["run_retries"]
+    assert _read_values()["additionalInstanceConfig"]["concurrency"]["pools"] == ours["concurrency"]["pools"]
     coordinator = daemon["runCoordinator"]["config"]["queuedRunCoordinator"]
     assert coordinator["maxConcurrentRuns"] == ours["concurrency"]["runs"]["max_concurrent_runs"]
 
 
-def _dockerfile() -> list[tuple[str, str]]:
-    """The instructions of the Dockerfile, each with its words, lines that go on as one."""
+def _read_dockerfile() -> list[tuple[str, str]]:
+    """Read the instructions of the Dockerfile, each with its words, and join continued lines."""
     text = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ")
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines.splitlines() if line)]
@@ -137,7 +137,7 @@ def _dockerfile() -> list[tuple[str, str]]:
 
 def test_each_line_of_the_dockerfile_is_an_instruction() -> None:
     declared = {"PATH"}
-    for word, rest in _dockerfile():
+    for word, rest in _read_dockerfile():
         assert word in {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "USER", "CMD"}
         used = set(re.findall(r"\$\{?(\w+)", rest))
         assert used <= declared
@@ -145,20 +145,20 @@ def test_each_line_of_the_dockerfile_is_an_instruction() -> None:
             declared |= set(re.findall(r"(\w+)=", rest))
         if word == "RUN":
             subprocess.run(["sh", "-n", "-c", rest], check=True)
-    words = [word for word, _ in _dockerfile()]
-    command = yaml.safe_load(dict(_dockerfile())["CMD"])
+    words = [word for word, _ in _read_dockerfile()]
+    command = yaml.safe_load(dict(_read_dockerfile())["CMD"])
 
     assert words[0] == "FROM"
     assert words.index("USER") < words.index("CMD") == len(words) - 1
-    assert dict(_dockerfile())["USER"] != "root"
+    assert dict(_read_dockerfile())["USER"] != "root"
     assert Path(sys.executable).with_name(command[0]).is_file()
     assert importlib.util.find_spec(command[command.index("--module-name") + 1]) is not None
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling, of the extra dev, is missing")
-def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
-    for names in (rest.split() for word, rest in _dockerfile() if word == "COPY"):
+def test_the_image_copies_enough_files_to_install(tmp_path: Path) -> None:
+    for names in (rest.split() for word, rest in _read_dockerfile() if word == "COPY"):
         for name in names[:-1]:
             source, target = PROJECT_ROOT / name, tmp_path / "mens" / name
             if source.is_dir():
@@ -167,13 +167,13 @@ def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
                 target.parent.mkdir(exist_ok=True)
                 shutil.copy2(source, target)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--no-build-isolation")
-    held = []
+    contents = []
     for place, name in ((tmp_path / "mens", "image"), (PROJECT_ROOT, "checkout")):
         subprocess.run([*pip, "-w", str(tmp_path / name), str(place)], cwd=tmp_path, check=True, capture_output=True)
         (wheel,) = (tmp_path / name).glob("*.whl")
-        held.append(sorted(zipfile.ZipFile(wheel).namelist()))
+        contents.append(sorted(zipfile.ZipFile(wheel).namelist()))
 
-    assert held[0] == held[1]
+    assert contents[0] == contents[1]
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_no_output_of_runs_goes_into_the_image() -> None:
     assert {line.strip("/") for line in ignored if line.startswith("/data/")} <= set(kept_out)
 
 
-def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
+def test_the_image_copies_existing_files_and_installs_pinned_packages() -> None:
     text = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     copied = [name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()]
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -222,15 +222,15 @@ def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
     assert [name for name in copied if not (PROJECT_ROOT / name).exists()] == []
     assert set(extras.split(",")) <= project["optional-dependencies"].keys()
     assert f"torch=={torch}" in (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8")
-    assert str(_deployment()["port"]) in text
+    assert str(_read_deployment()["port"]) in text
 
 
-def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> None:
+def test_the_nightly_workflow_has_valid_actions_and_commands() -> None:
     text = (PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8")
     ours = (PROJECT_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     (job,) = workflow["jobs"].values()
-    (schedule,) = workflow[True]["schedule"]  # YAML 1.1 takes the key `on` for a truth
+    (schedule,) = workflow[True]["schedule"]  # YAML 1.1 reads the key `on` as true
     used, known = (dict(re.findall(r"uses: (\S+)@(v\d+)$", of, re.MULTILINE)) for of in (text, ours))
     commands = [step["run"] for step in job["steps"] if "run" in step]
     aliases = {str(field.validation_alias) for field in Settings.model_fields.values()}
@@ -255,7 +255,7 @@ def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> 
 
 
 @pytest.mark.seed_row(34, 44, 45, 70, 71, 72, 73)
-def test_the_nightly_run_of_a_repository_has_the_names_of_upstreams_plan() -> None:
+def test_the_nightly_workflow_has_the_names_of_upstreams_plan() -> None:
     workflow = yaml.safe_load((PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8"))
     begins, (job,) = workflow[True], workflow["jobs"].values()
     uploads = [step for step in job["steps"] if step.get("uses", "").startswith("actions/upload-artifact@")]
@@ -277,5 +277,5 @@ def test_the_nightly_run_of_a_repository_has_the_names_of_upstreams_plan() -> No
     ]
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()

@@ -1,4 +1,4 @@
-"""The documentation: the reference is what the code says, the site builds, and what pages name is there."""
+"""The documentation: the reference matches the code, the site builds, and files that pages name exist."""
 
 import importlib.util
 import os
@@ -21,14 +21,14 @@ _NAMED = re.compile(r"\bdocs/[\w/.-]+\.(?:md|py|yml|svg|png)\b")
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
-def test_the_reference_is_what_the_code_says(name: str) -> None:
-    """A page that is out of date is written again by `make docs`."""
+def test_the_reference_matches_the_code(name: str) -> None:
+    """`make docs` rewrites an outdated page."""
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
 
     assert page == reference.PAGES[name](), "run `make docs`, or python -m mens_pipeline_tests.reference, and commit"
 
 
-def test_the_reference_holds_every_setting_with_its_bounds() -> None:
+def test_the_reference_lists_settings_with_their_bounds() -> None:
     page = reference.settings_page()
 
     assert "| `MENS_STORE_ROOT` | path | `data/store` |" in page
@@ -59,7 +59,7 @@ def _find_anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(PROJECT_ROOT).as_posix())
-def test_links_lead_to_headings_of_files(page: Path) -> None:
+def test_links_point_to_existing_files_and_headings(page: Path) -> None:
     links = {(page.parent / link if link else page, anchor) for link, anchor in _LINK.findall(page.read_text("utf-8"))}
 
     assert [target for target, _ in links if not target.exists()] == []
@@ -102,8 +102,8 @@ def test_files_named_for_contributors_exist() -> None:
 
 @pytest.mark.seed_row(64)
 @pytest.mark.parametrize(("name", "command"), [("ci.yml", ".ci/run"), ("nightly.yml", "make check-all")])
-def test_a_workflow_runs_what_is_run_by_hand(name: str, command: str) -> None:
-    """Continuous integration is `.ci/run` and nothing else, by night `make check-all`."""
+def test_a_workflow_runs_the_command_that_people_run(name: str, command: str) -> None:
+    """Continuous integration is only `.ci/run`, and every night `make check-all`."""
     workflow = yaml.safe_load((PROJECT_ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
     steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
 

@@ -1,4 +1,4 @@
-"""The table of how long tests take: what a run changes in it, and the order that it gives."""
+"""The table of durations: its changes by a run, and the order of tests that it gives."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from mens_pipeline_tests.durations import NIGHTLY, TABLE, Line, Recorder, read_t
 _SLOW, _FAST = "tests/test_slow.py", "tests/test_fast.py"
 
 
-def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
+def _make_recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
     (folder / "tests").mkdir(exist_ok=True)
     recorder = Recorder(folder / "table.tsv", folder)
     phases: tuple[Literal["setup", "call"], ...] = ("setup", "call")
@@ -29,9 +29,9 @@ def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
     return recorder
 
 
-def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
+def test_a_passing_run_writes_the_durations_of_files(tmp_path: Path) -> None:
     table = tmp_path / "table.tsv"
-    ran = _recorder(
+    ran = _make_recorder(
         tmp_path, (_SLOW, "test_a", 4), (_SLOW, "test_b[x]", 10.2), (_FAST, "test_c", 2), ("tests/x", "d", 0.1)
     )
     ran.pytest_sessionfinish(pytest.ExitCode.TESTS_FAILED)
@@ -42,7 +42,7 @@ def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
     assert read_table(table) == {(_SLOW, "plain"): Line(14, 10, "test_b"), (_FAST, "measured"): Line(2, 2, "test_c")}
 
 
-def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
+def test_a_table_changes_only_for_a_reason(tmp_path: Path) -> None:
     table = tmp_path / "table.tsv"
     old = {
         (_SLOW, "plain"): Line(14, 10, "test_b"),
@@ -52,17 +52,17 @@ def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
     write_table(table, old)
     (tmp_path / "tests").mkdir()
     (tmp_path / _FAST).touch()
-    _recorder(tmp_path, (_SLOW, "test_b", 12)).pytest_sessionfinish(pytest.ExitCode.OK)
+    _make_recorder(tmp_path, (_SLOW, "test_b", 12)).pytest_sessionfinish(pytest.ExitCode.OK)
     assert read_table(table) == {key: line for key, line in old.items() if key[0] != "gone.py"}
 
-    _recorder(tmp_path, (_SLOW, "test_b", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
+    _make_recorder(tmp_path, (_SLOW, "test_b", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
     assert read_table(table)[_SLOW, "plain"] == Line(7, 7, "test_b")
 
-    _recorder(tmp_path, (_SLOW, "test_n", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
-    assert read_table(table).keys() == {(_SLOW, "nightly"), (_FAST, "measured")}, "all its tests are for the night now"
+    _make_recorder(tmp_path, (_SLOW, "test_n", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
+    assert read_table(table).keys() == {(_SLOW, "nightly"), (_FAST, "measured")}, "all its tests are nightly now"
 
 
-def _item(file: str, name: str, *markers: str) -> Any:
+def _make_item(file: str, name: str, *markers: str) -> Any:
     return SimpleNamespace(path=Path("/", file), name=name, keywords={name, *markers})
 
 
@@ -72,26 +72,26 @@ def test_workers_begin_with_the_slowest_files() -> None:
         (_FAST, "measured"): Line(2, 2, "a"),
         (_FAST, "nightly"): Line(99, 99, "d"),
     }
-    items = [_item(_FAST, "a", "measured"), _item(_SLOW, "b"), _item(_SLOW, "c")]
+    items = [_make_item(_FAST, "a", "measured"), _make_item(_SLOW, "b"), _make_item(_SLOW, "c")]
     slowest_first(items, Path("/"), lines)
     assert [item.name for item in items] == ["b", "c", "a"]
 
-    items.append(_item(_FAST, "d", "nightly", "slow"))
+    items.append(_make_item(_FAST, "d", "nightly", "slow"))
     slowest_first(items, Path("/"), lines)
     assert [item.name for item in items] == ["a", "d", "b", "c"]
 
 
-def test_a_push_is_checked_in_a_quarter_of_an_hour() -> None:
+def test_make_check_needs_at_most_a_quarter_of_an_hour() -> None:
     """By the committed table: two workers share what `make check` runs, and three minutes are for tools and start-up.
 
-    Whoever adds a slow test speeds up another, or marks it `nightly` where a push can do without it.
+    If you add a slow test, speed up another one, or mark it `nightly` if a push does not need it.
     """
     seconds = {key: line.seconds for key, line in read_table(TABLE).items() if key[1] != NIGHTLY}
 
     assert sum(seconds.values()) <= 2 * (15 - 3) * 60
 
 
-def test_a_check_writes_the_table_only_if_asked_to() -> None:
+def test_a_check_writes_the_table_only_on_request() -> None:
     """A slow machine would change the table between two parts of one check, and fail its own sum."""
 
     def read_commands(*words: str) -> str:

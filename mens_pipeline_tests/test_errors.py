@@ -1,4 +1,4 @@
-"""Near misses."""
+"""Suggestions for misspelt words."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mens_pipeline.errors import did_you_mean, near_miss
 
 
 @pytest.mark.parametrize(
-    ("found", "completion"),
+    ("found", "suggestion"),
     [
         ("querry", "Did you mean `query`?"),
         ("mut", "Did you mean `mutation`?"),
@@ -15,11 +15,11 @@ from mens_pipeline.errors import did_you_mean, near_miss
         ("", None),
     ],
 )
-def test_the_nearest_word_is_offered(found: str, completion: str | None) -> None:
-    assert did_you_mean(found, ["query", "mutation", "server"]) == completion
+def test_suggests_the_nearest_word(found: str, suggestion: str | None) -> None:
+    assert did_you_mean(found, ["query", "mutation", "server"]) == suggestion
 
 
-def test_a_near_miss_is_a_slip_alone() -> None:
+def test_only_a_typo_is_a_near_miss() -> None:
     assert near_miss("querry", ["query", "mutation"]) == "Did you mean `query`?"
     assert near_miss("mut", ["query", "mutation"]) is None
 

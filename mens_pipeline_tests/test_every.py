@@ -1,4 +1,4 @@
-"""A test of many cases tells all that disagree."""
+"""A test of many cases reports all that fail."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline_tests.every import every, every_row
 
 
-def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) -> None:
+def test_reports_every_failing_case_with_its_line_and_cause(tmp_path: Path) -> None:
     @every("case", ["good", "wrong", "raises", "silent", "fine"], ids=str.upper)
     def test(case: str, folder: Path) -> None:
         assert folder == tmp_path
@@ -28,7 +28,7 @@ def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) 
     assert "FINE" not in details
 
 
-def test_no_cases_are_no_test() -> None:
+def test_a_test_without_cases_fails() -> None:
     @every("case", [])
     def test(case: str) -> None:
         assert case
@@ -49,7 +49,7 @@ def test_a_row_gives_the_first_parameters(number: int, text: str, tmp_path: Path
     assert tmp_path.is_dir()
 
 
-def test_a_row_that_disagrees_or_lacks_a_value_is_told() -> None:
+def test_reports_a_row_that_fails_or_lacks_a_value() -> None:
     @every_row((1, 1), (1, 2), (3,))
     def test(one: int, other: int) -> None:
         assert one == other

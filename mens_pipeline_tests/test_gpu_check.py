@@ -1,4 +1,4 @@
-"""What a GPU machine is given and asked, as far as that can be told without one."""
+"""The bundle and the checks for a GPU machine, tested as far as possible without one."""
 
 import importlib.metadata
 import json
@@ -31,7 +31,7 @@ def _wheel(folder: Path, name: str, *files: str) -> Path:
     return folder / f"{name}-py3-none-any.whl"
 
 
-def test_all_that_is_taken_along_is_pinned() -> None:
+def test_every_bundled_package_is_pinned() -> None:
     names = [pin.split("==")[0] for pin in bundle.pins()]
 
     assert len(names) == len(set(names)) > 30
@@ -40,7 +40,7 @@ def test_all_that_is_taken_along_is_pinned() -> None:
 
 
 def _find_needs(name: str) -> set[str]:
-    """Names of the packages that an installed one requires; none of one that is not installed."""
+    """Return the names of packages that an installed one requires; none if it is not installed."""
     try:
         requirements = map(Requirement, importlib.metadata.requires(name) or ())
     except importlib.metadata.PackageNotFoundError:
@@ -48,8 +48,8 @@ def _find_needs(name: str) -> set[str]:
     return {canonicalize_name(one.name) for one in requirements if not one.marker or one.marker.evaluate({"extra": ""})}
 
 
-def test_all_that_is_taken_along_finds_what_it_needs() -> None:
-    """In the bundle, or among what comes with the packages that the machine brings itself."""
+def test_every_bundled_package_finds_its_dependencies() -> None:
+    """In the bundle, or among the dependencies of packages that the machine brings itself."""
     known: set[str] = {canonicalize_name(name.replace("yaml", "pyyaml")) for name in check.OWN}
     while more := {need for name in known for need in _find_needs(name)} - known:
         known |= more
@@ -59,8 +59,8 @@ def test_all_that_is_taken_along_finds_what_it_needs() -> None:
 
 
 @pytest.mark.slow
-def test_pytest_starts_with_the_plugins_that_are_taken_along() -> None:
-    """Options of another plugin in pyproject.toml are an error where it is not installed."""
+def test_pytest_starts_with_the_bundled_plugins() -> None:
+    """Options of another plugin in pyproject.toml are an error if it is not installed."""
     plugins = [pin.split("==")[0].replace("-", "_") for pin in bundle.pins() if pin.startswith("pytest-")]
     named = [word for plugin in plugins for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *named]
@@ -73,7 +73,7 @@ def test_pytest_starts_with_the_plugins_that_are_taken_along() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
+def test_libraries_of_another_cuda_are_not_bundled(tmp_path: Path) -> None:
     files = [f"bnb/lib_{name}.so" for name in ("cuda128", "cuda130", "cpu")]
     wheel = _wheel(tmp_path, "bnb-1.0", "bnb/__init__.py", *files)
     bundle.keep_libraries(wheel, ("_cuda130.so", "_cpu.so"))
@@ -101,13 +101,13 @@ def test_kernels_that_raise_are_not_unpacked(
     assert (target / "trl" / "__init__.py").read_text() == "mine"
 
 
-def test_a_machine_without_packages_is_told_where_to_get_them(tmp_path: Path) -> None:
+def test_an_error_says_where_to_get_missing_packages(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="wheels: no packages"):
         check.unpack(tmp_path / "wheels", tmp_path / "site-packages", (0, 0))
 
 
-def test_the_demonstration_stays_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with a GPU is sent 64 MiB at most; the rest of the commit comes along."""
+def test_the_demonstration_is_not_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle has at most 64 MiB; it contains the rest of the commit."""
     monkeypatch.setattr(bundle, "BUNDLE", PROJECT_ROOT / "mens_pipeline_tests" / "gpu")
     monkeypatch.setattr(bundle, "WHEELS", ".")
     bundle.pack(tmp_path / "bundle.tar")
@@ -119,7 +119,7 @@ def test_the_demonstration_stays_at_home(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_every_part_runs_modules_that_there_are(device: str) -> None:
+def test_every_part_runs_existing_modules(device: str) -> None:
     options = check.parse(["--device", device])
     found = {part: list(check.commands(part, options)) for part in check.PARTS}
     modules = [
@@ -137,8 +137,8 @@ def test_every_part_runs_modules_that_there_are(device: str) -> None:
 
 
 def test_the_caller_chooses_presets_variants_layers_and_tests() -> None:
-    given = ["--presets", "auto,tiny", "--variants", "ours,kept", "--layers", "32", "--tests", "llama"]
-    options = check.parse(given)
+    arguments = ["--presets", "auto,tiny", "--variants", "ours,kept", "--layers", "32", "--tests", "llama"]
+    options = check.parse(arguments)
     words = {part: [word for command in check.commands(part, options) for word in command] for part in check.PARTS}
 
     assert words["training"][-3:] == ["--presets", "auto", "tiny"]
@@ -149,19 +149,19 @@ def test_the_caller_chooses_presets_variants_layers_and_tests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code_of_smoke", "ran"),
+    ("parts", "code_of_smoke", "expected"),
     [
         ([], 0, ["smoke", "training", "bench", "serving", "tests"]),
         ([], 1, ["smoke"]),
         (["training", "bench"], 1, ["training", "bench"]),
     ],
 )
-def test_a_smoke_ends_the_rest_and_all_parts_share_their_time(
+def test_a_failed_smoke_ends_the_rest_and_all_parts_share_their_time(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    asked: list[str],
+    parts: list[str],
     code_of_smoke: int,
-    ran: list[str],
+    expected: list[str],
 ) -> None:
     """A part that hangs takes half of the remaining time, so that the next ones run."""
     ends: list[float] = []
@@ -171,22 +171,22 @@ def test_a_smoke_ends_the_rest_and_all_parts_share_their_time(
         return code_of_smoke if command[-3:] == ["mens_pipeline_tests.gpu.smoke", "--device", "cuda"] else 0
 
     monkeypatch.setattr(check, "run", run)
-    monkeypatch.setattr(sys, "argv", ["check", *asked, "--seconds", "1000"])
+    monkeypatch.setattr(sys, "argv", ["check", *parts, "--seconds", "1000"])
     begin = time.monotonic()
     with pytest.raises(SystemExit) as ended:
         check.main()
     out = capsys.readouterr().out
 
-    assert [line.split()[1].rstrip(",") for line in out.splitlines() if line.startswith("== ")] == ran
-    assert ended.value.code == (code_of_smoke if ran == ["smoke"] else 0)
-    assert ("not well: smoke, so the rest is left out" in out) == (ran == ["smoke"])
+    assert [line.split()[1].rstrip(",") for line in out.splitlines() if line.startswith("== ")] == expected
+    assert ended.value.code == (code_of_smoke if expected == ["smoke"] else 0)
+    assert ("not well: smoke, so the rest is left out" in out) == (expected == ["smoke"])
     assert ends[0] - begin == pytest.approx(500, abs=5)
-    if len(ran) > 1:
+    if len(expected) > 1:
         assert ends[-1] - begin == pytest.approx(1000, abs=5)
 
 
 @pytest.mark.slow
-def test_a_smoke_takes_a_step_in_both_forms(
+def test_a_smoke_trains_a_step_in_both_quantizations(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["smoke", "--device", "cpu"])
@@ -201,7 +201,7 @@ def test_a_smoke_takes_a_step_in_both_forms(
 
 @pytest.mark.nightly
 def test_a_part_ends_when_its_time_is_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Interrupted first, so that it writes what it has; its own processes end with it."""
+    """It is interrupted first, so that it writes its results; its child processes end with it."""
     script = tmp_path / "part.py"
     script.write_text(
         "import subprocess, sys, time\n"
@@ -230,7 +230,7 @@ def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_server_is_asked_at_a_cursor(
+def test_measures_a_server_at_a_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     merged = write_talkative(tmp_path / "tiny")
@@ -248,7 +248,7 @@ def test_a_server_is_asked_at_a_cursor(
 
 
 @pytest.mark.parametrize("wrong", ["PART=trainning", "DEVICE=gpu"])
-def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
+def test_rejects_a_wrong_part_before_packing_a_bundle(wrong: str) -> None:
     command = ["make", "--no-print-directory", "-n", "gpu-check", wrong]
     done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
     choices = "smoke training bench serving tests generation" if wrong.startswith("PART") else "cuda cpu"

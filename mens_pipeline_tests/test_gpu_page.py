@@ -1,4 +1,4 @@
-"""The page about a GPU: its parts, and that the tests write theirs by themselves."""
+"""The page about a GPU: its parts, and the part that the tests write."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.bench.page import MACHINE, TESTS, keep, outcome_table, write_part
 
 
-def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
+def test_replaces_a_part_and_keeps_the_others(tmp_path: Path) -> None:
     page = tmp_path / "build" / "page.md"
     write_part(page, "Training", "slow\n")
     write_part(page, TESTS, outcome_table([("test_loss", "passed", 1.25, "loss 2.5")]))
@@ -32,8 +32,8 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
     assert str(Path.home()) not in text
 
 
-def test_a_module_that_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
-    """The writer of the page may be killed as well, so each line and the reason of a failure are on it at once."""
+def test_a_failed_module_leaves_its_output(tmp_path: Path) -> None:
+    """The writer of the page may be killed too, so each line and the reason of a failure are on it at once."""
     page, go = tmp_path / "page.md", tmp_path / "go"
     write_part(page, "Other", "kept")
     script = (
@@ -59,7 +59,7 @@ def test_a_module_that_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
+def test_the_tests_of_a_gpu_write_their_part(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     write_part(page, MACHINE, "what is known of it")
     (tmp_path / "test_it.py").write_text(

@@ -1,4 +1,4 @@
-"""The repository itself keeps the rules of the house."""
+"""The repository follows its own rules."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from mens_pipeline_tests.every import every
 _PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
 _LONGEST_FILE = 600
 _OF_THE_WHOLE = {"e2e", "language/semantics", "security", "soak"}
-"""Folders of tests that are no package's; what `language.semantics` re-exports is tested in one."""
+"""Folders of tests without a package; one of them tests the re-exports of `language.semantics`."""
 _TOP_LEVEL = {
     *("pyproject.toml", "mens_pipeline", "mens_pipeline_tests", "workspace.yaml", "dagster.yaml", "data", "config"),
     *("docs", "mkdocs.yml"),
@@ -31,7 +31,7 @@ def test_files_are_small(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE
 
 
-def test_tests_lie_where_what_they_test_lies() -> None:
+def test_tests_are_in_the_folder_of_the_module_that_they_test() -> None:
     package, tests = PROJECT_ROOT / "mens_pipeline", PROJECT_ROOT / "mens_pipeline_tests"
     places = {path: path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     strange = {str(place) for place in places.values() if not (package / place).is_dir()}
@@ -45,7 +45,7 @@ def test_tests_lie_where_what_they_test_lies() -> None:
     assert misplaced == []
 
 
-def test_the_top_level_holds_what_was_agreed() -> None:
+def test_the_top_level_has_the_agreed_names() -> None:
     assert {path.name for path in PROJECT_ROOT.iterdir()} >= _TOP_LEVEL
     if which("git") and (PROJECT_ROOT / ".git").exists():
         listing = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
@@ -53,7 +53,7 @@ def test_the_top_level_holds_what_was_agreed() -> None:
 
 
 @pytest.mark.skipif(not which("git") or not (PROJECT_ROOT / ".git").exists(), reason="no checkout")
-def test_nothing_is_left_of_a_merge() -> None:
+def test_no_file_has_a_conflict_marker() -> None:
     command = ["git", "grep", "--line-number", "--extended-regexp", "^(<{7}|>{7})( |$)"]
     found = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
 
@@ -71,17 +71,17 @@ def test_every_dependency_is_pinned_in_the_constraints() -> None:
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].values()
     ours = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
-    asked = [requirement.split(";")[0] for requirement in ours if not requirement.startswith("mens-pipeline[")]
+    required = [requirement.split(";")[0] for requirement in ours if not requirement.startswith("mens-pipeline[")]
     lines = (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
 
-    def canonical(pin: str) -> str:
+    def canonicalize(pin: str) -> str:
         name, version = re.sub(r"\[.*\]", "", pin).split("==")
         return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 
     assert pins[0] == "torch==2.13.0"
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins)
-    assert {canonical(pin) for pin in asked} <= {canonical(pin) for pin in pins}
+    assert {canonicalize(pin) for pin in required} <= {canonicalize(pin) for pin in pins}
 
 
 @pytest.mark.seed_row(64)

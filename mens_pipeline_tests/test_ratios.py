@@ -1,4 +1,4 @@
-"""Ratios of the bench are kept, and compared with the recorded ones."""
+"""Ratios of the bench are recorded, and compared with earlier ones."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from mens_pipeline_tests.bench import ratios
 
 
-def test_what_fell_by_more_than_a_tenth_is_named() -> None:
-    """A tenth less is chance; what was not measured has not fallen, what is new cannot."""
+def test_names_ratios_that_fell_by_more_than_a_tenth() -> None:
+    """A tenth less is chance; ratios that are new or were not measured do not count."""
     recorded = {"slower": 5.0, "as before": 5.0, "elsewhere": 1.0}
 
     assert ratios.fallen({"slower": 4.4, "as before": 4.6, "new": 1.0}, recorded) == ["slower"]

@@ -1,4 +1,4 @@
-"""README and the pages of the language and of the data show what happens."""
+"""The examples of README and of the pages of language and data are real."""
 
 import json
 import re
@@ -16,17 +16,17 @@ _PAGES = "".join(
 _PAIR_OF = "golden/agentic/cancellable_star_survey.vox"
 
 
-def _block(language: str, containing: str) -> str:
+def _find_block(language: str, containing: str) -> str:
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", _PAGES, re.MULTILINE | re.DOTALL)
     (block,) = (block for block in blocks if containing in block)
     return str(block)
 
 
-def test_check_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "demo.vox").write_text(_block("vox", "@server"), encoding="utf-8")
+def test_check_prints_the_output_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "demo.vox").write_text(_find_block("vox", "@server"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["check", "demo.vox"])
-    shown = _block("console", "mens check demo.vox").split("\n", 1)[1]
+    shown = _find_block("console", "mens check demo.vox").split("\n", 1)[1]
 
     assert result.stdout + result.stderr == shown
 
@@ -39,21 +39,21 @@ def test_the_readme_begins_with_two_commands() -> None:
     assert readme.index("![") < readme.index("$ make demo") < readme.index("95 %")
 
 
-def test_stream_answers_what_the_page_shows() -> None:
+def test_stream_replies_with_the_output_of_the_page() -> None:
     result = CliRunner().invoke(app, ["check", "--jsonl", "-"], input='{"id": 2, "source": "fn f("}\n')
 
-    assert json.loads(result.stdout) == json.loads(_block("json", '"id": 2'))
+    assert json.loads(result.stdout) == json.loads(_find_block("json", '"id": 2'))
 
 
-def test_extract_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extract_prints_the_output_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["corpus", "extract", str(PROJECT_ROOT / "data"), "-o", "records.jsonl"])
 
-    assert result.stdout == _block("console", "mens corpus extract data -o records.jsonl").split("\n", 1)[1]
+    assert result.stdout == _find_block("console", "mens corpus extract data -o records.jsonl").split("\n", 1)[1]
 
 
-def test_the_pair_is_one_of_the_seed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = json.loads(_block("json", "is_bright"))
+def test_the_pair_of_the_page_is_from_the_seed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = json.loads(_find_block("json", "is_bright"))
     source = tmp_path / _PAIR_OF
     source.parent.mkdir(parents=True)
     source.write_bytes((PROJECT_ROOT / "data" / _PAIR_OF).read_bytes())
@@ -71,6 +71,6 @@ def test_the_pair_is_one_of_the_seed_data(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(_block("python", "analyze("), "language.md", "exec"), {})  # noqa: S102 - our own sample
+    exec(compile(_find_block("python", "analyze("), "language.md", "exec"), {})  # noqa: S102 - our own sample
 
     assert capsys.readouterr().out.startswith("function add ('Adds.',) fn add(a: int")

@@ -17,21 +17,19 @@ _SIZES = {
     "duplicates": 400,
 }
 _QUICK = {"store", "log"}
-"""What a push looks at; the night looks at all."""
+"""Parts that a push tests; nightly tests cover all."""
 
 _SLACK = 3
 _MOMENT = 0.5
-"""Seconds that a first call may take for what it imports."""
+"""Seconds that a first call may take for imports."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "part", [part if part in _QUICK else pytest.param(part, marks=pytest.mark.nightly) for part in scale.PARTS]
 )
-def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MENS_STORE_ROOT", "")  # taken back at the end, whatever the bench sets
+def test_the_time_of_a_part_is_linear(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MENS_STORE_ROOT", "")  # restored at the end, whatever the bench sets
     measure, _ = scale.PARTS[part]
     found = []
     for size in (_SIZES[part] // 10, _SIZES[part]):

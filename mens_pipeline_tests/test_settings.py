@@ -1,4 +1,4 @@
-"""The environment."""
+"""Settings from the environment."""
 
 import json
 import os
@@ -28,14 +28,14 @@ from mens_pipeline_tests.every import every
 
 
 def _set(patch: pytest.MonkeyPatch, variables: Mapping[str, str | None]) -> None:
-    """Set variables, and leave those out that are None."""
+    """Set variables, and delete those that are None."""
     for name, value in variables.items():
         patch.delenv(name, raising=False)
         if value is not None:
             patch.setenv(name, value)
 
 
-def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MENS_SOURCE_ROOT", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     settings = load_settings()
@@ -46,7 +46,7 @@ def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None
     assert settings.config_root == PROJECT_ROOT / "config"
 
 
-def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_names_missing_configuration(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mens_pipeline.cli", "store", "prune"]
     environment = {**os.environ, "MENS_CONFIG_ROOT": str(tmp_path), "MENS_STORE_ROOT": str(tmp_path / "store")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
         ("MENS_ENV", "prod", "environment", "prod"),
     ],
 )
-def test_a_variable_takes_the_place_of_a_default(
+def test_a_variable_replaces_a_default(
     monkeypatch: pytest.MonkeyPatch, case: tuple[str, str | None, str, object]
 ) -> None:
     name, value, field, found = case
@@ -82,7 +82,7 @@ def test_a_variable_takes_the_place_of_a_default(
         *(("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")),
     ],
 )
-def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]) -> None:
+def test_names_an_invalid_value(monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]) -> None:
     with monkeypatch.context() as patch:
         patch.setenv(*case)
         with pytest.raises(ConfigurationError, match=rf"environment: {case[0]}: .*Correct or unset"):
@@ -91,7 +91,7 @@ def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, cas
 
 @pytest.mark.seed_row(34)
 def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`VCS_SHA`, else the one that the workspace is at, else none."""
+    """`VCS_SHA`, otherwise the commit of the workspace, otherwise none."""
     monkeypatch.delenv("VCS_SHA", raising=False)
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
     assert artifact_commit(load_settings()) is None
@@ -106,10 +106,10 @@ def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.M
 
 
 @every("case", [(None, "0"), ("2,3", "2"), ("GPU-8e0a", "GPU-8e0a"), ("", "")])
-def test_a_process_that_loads_a_model_sees_one_card(
+def test_a_process_that_loads_a_model_sees_one_gpu(
     monkeypatch: pytest.MonkeyPatch, case: tuple[str | None, str]
 ) -> None:
-    """The first of those that the user allows; the trainer would take all that it sees."""
+    """The first of those that the user allows; the trainer would use all that it sees."""
     _set(monkeypatch, {"CUDA_VISIBLE_DEVICES": case[0]})
 
     assert training_environment()["CUDA_VISIBLE_DEVICES"] == case[1]
@@ -147,7 +147,7 @@ def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch)
     assert (os.environ["HF_HUB_OFFLINE"], os.environ["SOME_VARIABLE"]) == ("1", "some value")
 
 
-def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_SERVE_TOKEN", "0123456789abcdef")
     monkeypatch.setenv("MY_TOKEN", "fedcba9876543210")
     settings, own = load_settings(), read_secret("MY_TOKEN")
@@ -186,16 +186,14 @@ _NAMING = ("VOX_BENCHMARK", "VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_E
 def test_a_threshold_that_the_environment_changes_is_named(
     monkeypatch: pytest.MonkeyPatch, case: tuple[dict[str, str], str]
 ) -> None:
-    """Whoever reads a verdict or the history sees that the policy was not as in the file."""
+    """Readers of a verdict or the history see that the policy differed from the file."""
     _set(monkeypatch, {**dict.fromkeys((*_NAMING, "VOX_BENCHMARK_MIN_PASS_RATE")), **case[0]})
 
     assert policy_label(load_settings()) == case[1]
 
 
-def test_a_store_that_machines_share_is_asked_for_by_its_url(
-    store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The folder of a resource takes the place of that of the environment; what cannot be used is one message."""
+def test_a_shared_store_is_selected_by_its_url(store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The folder of a resource replaces that of the environment; an unusable store is one message."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "a"))
     assert open_store(load_settings()).documents.place("k", "latest") == str(tmp_path / "a" / "k" / "latest")
     monkeypatch.setenv("MENS_STORE_URL", store_url)
@@ -215,16 +213,16 @@ def test_a_store_that_machines_share_is_asked_for_by_its_url(
         load_settings()
 
 
-_CARD = Device("cuda", "a GPU", 80.0, has_bfloat16=True)
+_GPU = Device("cuda", "a GPU", 80.0, has_bfloat16=True)
 _NAMED = json.dumps({"kind": "cuda", "name": "a GPU", "memory_gb": 80, "has_bfloat16": True})
 _OF_RAY = ("MENS_LAUNCHER", "MENS_WORKER_DEVICE", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "VOX_BACKEND")
 
 
 @pytest.fixture
-def played_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def simulated_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine with one GPU, and a Ray cluster with two."""
-    monkeypatch.setattr("mens_pipeline.settings.resolve_device", lambda *_, **__: _CARD)
-    monkeypatch.setattr("mens_pipeline.jobs.cluster.ask_cluster", lambda *_, **__: replace(_CARD, number=2))
+    monkeypatch.setattr("mens_pipeline.settings.resolve_device", lambda *_, **__: _GPU)
+    monkeypatch.setattr("mens_pipeline.jobs.cluster.ask_cluster", lambda *_, **__: replace(_GPU, number=2))
     return monkeypatch
 
 
@@ -238,16 +236,16 @@ def played_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ({"MENS_LAUNCHER": "kuberay", "MENS_WORKER_DEVICE": _NAMED}, 64),
     ],
 )
-def test_devices_are_counted_where_they_train(
-    played_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], int]
+def test_counts_devices_on_the_machine_that_trains(
+    simulated_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], int]
 ) -> None:
     """Evaluation stays on this machine; a launcher that makes a worker for each device counts them itself."""
     variables, number = case
-    _set(played_cluster, {**dict.fromkeys(_OF_RAY), **variables})
+    _set(simulated_cluster, {**dict.fromkeys(_OF_RAY), **variables})
     device = find_device(DeviceChoice.BEST, load_settings(), trains=True)
     refuse_missing_devices(device, number)
 
-    assert replace(device, number=1) == find_device(DeviceChoice.BEST, load_settings()) == _CARD
+    assert replace(device, number=1) == find_device(DeviceChoice.BEST, load_settings()) == _GPU
     if number < 64:
         with pytest.raises(RefusedError, match=f"^devices {number + 1}: only {number} of cuda"):
             refuse_missing_devices(device, number + 1)
@@ -281,9 +279,9 @@ def test_devices_are_counted_where_they_train(
     ],
 )
 def test_workers_without_a_known_device_are_refused(
-    played_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], str, str]
+    simulated_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], str, str]
 ) -> None:
     variables, choice, problem = case
-    _set(played_cluster, {**dict.fromkeys(_OF_RAY), **variables})
+    _set(simulated_cluster, {**dict.fromkeys(_OF_RAY), **variables})
     with pytest.raises((ConfigurationError, RefusedError), match=problem):
         find_device(DeviceChoice(choice), load_settings(), trains=True)

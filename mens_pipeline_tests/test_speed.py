@@ -1,4 +1,4 @@
-"""Limits of time that are multiples of other work."""
+"""Time limits that are multiples of other work."""
 
 import re
 
@@ -13,7 +13,7 @@ def test_a_quadratic_pattern_fails_and_a_linear_one_does_not() -> None:
         assert_linear(re.compile(r"a+b").search, lambda size: "a" * size, 8_000)
 
 
-def test_what_takes_longer_than_its_multiple_fails() -> None:
+def test_work_that_takes_longer_than_its_multiple_fails() -> None:
     def work(size: int) -> int:
         return sum(range(size))
 

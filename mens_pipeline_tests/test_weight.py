@@ -1,4 +1,4 @@
-"""The package weighs no more than `weight.tsv` says."""
+"""The package is no larger than `weight.tsv` allows."""
 
 import pytest
 
@@ -27,12 +27,12 @@ def _find_excesses(
     }
 
 
-def test_folders_weigh_no_more_than_the_table() -> None:
+def test_folders_are_no_larger_than_the_table() -> None:
     assert _find_excesses(measure_folders(read_modules()), read_weights()) == {}, _ADVICE
 
 
 @pytest.mark.slow
-def test_names_and_reach_weigh_no_more_than_the_table() -> None:
+def test_names_and_reach_are_no_larger_than_the_table() -> None:
     modules = read_modules()
     measured = measure_names(modules) | measure_reach()
 
@@ -40,7 +40,7 @@ def test_names_and_reach_weigh_no_more_than_the_table() -> None:
     assert read_weights().keys() == measure_folders(modules).keys() | measured.keys()
 
 
-def test_what_grows_is_found_and_what_shrinks_is_not() -> None:
+def test_finds_growth_and_ignores_shrinkage() -> None:
     allowed = {"storage/": (100, 3), "jobs/": (50, 2), "pages of docs": (27,)}
     measured = {"storage/": (99, 4), "jobs/": (50, 2), "pages of docs": (26,), "new/": (1, 1)}
 

@@ -1,4 +1,4 @@
-"""Code and pages use one word for each idea: that of the glossary, which is that of the field where it has one."""
+"""Code and pages use one word for each idea: that of the glossary, which is the usual one if there is one."""
 
 import io
 import re
@@ -20,13 +20,13 @@ _OLD_NAME: Final = re.compile(
 _KNOWN: Final = {"WRONG_ANSWER": "what judges of programs call an output that differs from the expected one"}
 _OLD_PROSE: Final = re.compile(r"\b(?:exams?|rivals?|anew|whoever|as it was|lets go)\b", re.IGNORECASE)
 _MOST_WORDS: Final = 40
-"""Of a bullet of a page."""
+"""Of a bullet on a page."""
 _LONGEST_LINE: Final = 122
 _MOST_ENTRIES: Final = 45
-"""Of the glossary, its heading included: what one page alone uses is explained there."""
+"""Of the glossary, including its heading: words of a single page are explained there."""
 
 
-def _parts(name: str) -> str:
+def _split(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
@@ -41,7 +41,7 @@ def _tokens(path: Path, kind: int) -> list[tuple[int, str]]:
 
 @every("path", _CODE)
 def test_names_use_the_words_of_the_glossary(path: Path) -> None:
-    found = {name for _, name in _tokens(path, tokenize.NAME) if _OLD_NAME.search(_parts(name)) and name not in _KNOWN}
+    found = {name for _, name in _tokens(path, tokenize.NAME) if _OLD_NAME.search(_split(name)) and name not in _KNOWN}
 
     assert not found
 
@@ -73,7 +73,7 @@ def test_prose_is_wrapped(page: Path) -> None:
 
 
 def test_a_word_of_the_glossary_has_no_second_name() -> None:
-    """An entry with a bracket would be a translation; a glossary that nobody can read through helps nobody."""
+    """An entry with brackets would be a translation; nobody reads a long glossary."""
     entries = re.findall(
         r"^\| ([^|]+) \|", (PROJECT_ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""Wait for things that happen elsewhere."""
+"""Wait for events in other threads and processes."""
 
 import time
 from collections.abc import Callable

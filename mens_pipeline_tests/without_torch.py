@@ -1,6 +1,6 @@
-"""A plugin of pytest, `-p mens_pipeline_tests.without_torch`: the extras are as if they were not installed.
+"""A plugin of pytest, `-p mens_pipeline_tests.without_torch`: it hides the packages of the extras.
 
-So `make quick` shows on every machine what it shows on one that has none of them.
+So `make quick` gives the same result on every machine.
 """
 
 import sys
@@ -15,14 +15,14 @@ EXTRAS: Final = frozenset(
         *("safetensors", "tokenizers", "torch", "transformers", "trl"),
     )
 )
-"""What the extras `train`, `gpu` and `cluster` install, and the quick tests do without."""
+"""Packages of the extras `train`, `gpu` and `cluster`, which the quick tests do not need."""
 
 
 class _NotInstalled(MetaPathFinder):
-    """Finds none of the extras, before anybody else does."""
+    """Refuses the extras before other finders find them."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Refuse a package of an extra (`ModuleNotFoundError`); leave all others to those who find them."""
+        """Refuse a package of an extra (`ModuleNotFoundError`); leave all others to the other finders."""
         del path, target
         if fullname.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(f"{fullname}: left out by `make quick`", name=fullname)
