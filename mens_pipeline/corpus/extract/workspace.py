@@ -351,16 +351,16 @@ def carried_records(
     @cache
     def find_blob(name: str) -> str | LeaveReason:
         path = workspace / name
-        if roots.is_negative(path):
-            return LeaveReason.NEGATIVE_ROOT
         try:
+            if roots.is_negative(path):
+                return LeaveReason.NEGATIVE_ROOT
             data = read_regular(path, MAX_FILE_BYTES, below=workspace)
-        except OSError:
+        except (OSError, RuntimeError, ValueError):  # also a loop of links, and what is no path below the workspace
             return LeaveReason.GONE
         if sources.find_reason(path) or sources.find_mark(path, data):
             return LeaveReason.NOT_OWN
         refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))
-        return hashlib.sha256(data).hexdigest() if refusal is None else _LEAVES[refusal[0]]
+        return hashlib.sha256(data).hexdigest() if refusal is None else _LEAVES.get(refusal[0], LeaveReason.CHANGED)
 
     carried = CarriedRecords()
     if not records.exists():

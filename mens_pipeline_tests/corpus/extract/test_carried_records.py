@@ -53,20 +53,23 @@ def test_records_of_other_folders_are_kept() -> None:
 
 @pytest.mark.seed_row(35)
 def test_records_of_changed_or_deleted_files_are_dropped(workspace: Path) -> None:
+    (workspace / "examples" / "golden" / "wide.vox").write_text("fn wide() { }\n")
     _extract("examples/golden/")
     lines = Path("out.jsonl").read_text()
-    Path("out.jsonl").write_text(lines + "\n" + lines.replace("examples/golden/a.vox", "examples/bad/a.vox"))
+    others = [lines.replace("examples/golden/a.vox", name) for name in ("examples/bad/a.vox", "/a.vox", r"\u0000")]
+    Path("out.jsonl").write_text("\n".join([lines, *others]))
     (workspace / "examples" / "bad" / "a.vox").write_text("fn a() { }\n")
     (workspace / "examples" / "golden" / "a.vox").write_text("fn changed() { }\n")
+    (workspace / "examples" / "golden" / "wide.vox").write_text("fn wide() { }\n", encoding="utf-16")
     (workspace / "examples" / "golden" / "b.vox").unlink()
     result = _extract("docs/", "--report", "report.json")
 
     assert [line.split(" ")[1] + line.rpartition(":")[2] for line in result.stderr.splitlines()] == [
-        *("2 gone", "1 changed", "1 negative_root")
+        *("6 gone", "5 changed", "1 negative_root")
     ]
     assert json.loads(Path("report.json").read_text())["other_folders"] == {
         "stayed": 0,
-        "left": {"gone": 2, "changed": 1, "negative_root": 1},
+        "left": {"gone": 6, "changed": 5, "negative_root": 1},
     }
     assert _paths() == ["docs/src/p.md"]
 
