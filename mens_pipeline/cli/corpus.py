@@ -53,12 +53,7 @@ def extract(
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
     from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.extract.sources import OwnSources, find_newest_commit, find_problems, find_source_roots
-    from mens_pipeline.corpus.extract.workspace import (
-        CarriedRecords,
-        carried_records,
-        extract_workspace,
-        extraction_report,
-    )
+    from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, extraction_report
 
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
@@ -68,9 +63,7 @@ def extract(
     workspace = roots.workspace or folder
     sources = OwnSources(workspace.resolve(), policy.include)
     pool = Pool(load_settings().num_workers)
-    carried = CarriedRecords()
-    if roots.workspace:
-        carried = carried_records(output, folder, sources, roots, kept_out)
+    carried = carried_records(output, folder, sources, roots, kept_out)
 
     def lines() -> Iterator[str]:
         yield from carried.lines

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.schema.records import read_records
-from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import open_rows
 
 
@@ -85,9 +85,11 @@ def test_records_that_are_no_longer_golden_are_dropped(workspace: Path) -> None:
     assert _paths() == ["docs/src/p.md"]
 
 
-@pytest.mark.usefixtures("workspace")
-def test_an_invalid_row_is_refused_and_kept() -> None:
+@pytest.mark.parametrize("has_roots", [True, False])
+def test_an_invalid_row_is_refused_and_kept(workspace: Path, *, has_roots: bool) -> None:
     _extract("examples/golden/")
+    if not has_roots:
+        (workspace / "examples" / "examples.ssot.v1.yaml").unlink()
     before = Path("out.jsonl").read_text() + "\n" + '{"prompt": "p"}\n'
     Path("out.jsonl").write_text(before)
     result = _extract("docs/")
@@ -98,15 +100,6 @@ def test_an_invalid_row_is_refused_and_kept() -> None:
         str(result.exception),
     )
     assert Path("out.jsonl").read_text() == before
-
-
-@pytest.mark.usefixtures("workspace")
-def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
-    Path("out.jsonl").mkdir()
-    result = _extract("docs/")
-
-    assert isinstance(result.exception, SourceNotFoundError)
-    assert str(result.exception).startswith("out.jsonl: Is a directory. ")
 
 
 def test_without_a_workspace_a_file_is_overwritten(workspace: Path) -> None:
