@@ -169,14 +169,12 @@ def check(
 
 def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     default = Mode.SOURCE if mode == "auto" else Mode(mode)
-    if path == _STDIN:
-        summary = check_stream(sys.stdin.buffer, sys.stdout, default, with_semantics=with_semantics)
-    else:
-        try:
-            with path.open("rb") as lines:
-                summary = check_stream(lines, sys.stdout, default, with_semantics=with_semantics)
-        except OSError as error:
-            raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
+    try:
+        lines = sys.stdin.buffer if path == _STDIN else path.open("rb")
+    except OSError as error:
+        raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
+    with lines:
+        summary = check_stream(lines, sys.stdout, default, with_semantics=with_semantics)
     typer.echo(summary.text, err=True)
     if summary.malformed:
         return MISUSE
@@ -246,7 +244,8 @@ def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
     """Format a diagnostic with its line, in colours that `typer.echo` may strip; line and column count from 1."""
     place = diagnostic.start
     label = typer.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
-    line, column, width = _window(source.line(place.line), place.column, _length(diagnostic))
+    width = diagnostic.end.column - place.column if diagnostic.end.line == place.line else 1
+    line, column, width = _window(source.line(place.line), place.column, width)
     indent = "".join("\t" if c == "\t" else " " * _cells(c) for c in line[:column])
     marks = "^" * max(1, sum(map(_cells, line[column : column + width])))
     gutter = " " * len(str(place.line))
@@ -258,11 +257,6 @@ def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
     if diagnostic.advice:
         lines.append(f" {gutter} = help: {visible_text(diagnostic.advice)}")
     return "\n".join(lines)
-
-
-def _length(diagnostic: Diagnostic) -> int:
-    same_line = diagnostic.end.line == diagnostic.start.line
-    return diagnostic.end.column - diagnostic.start.column if same_line else 1
 
 
 def _window(line: str, column: int, width: int) -> tuple[str, int, int]:

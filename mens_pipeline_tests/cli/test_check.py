@@ -1,9 +1,11 @@
 """`mens check`, for people and for programs."""
 
+import errno
 import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -54,13 +56,6 @@ def test_bad_file_reads_like_a_compiler(workspace: Path) -> None:
     )
 
 
-def test_folder_is_searched_for_programs(workspace: Path) -> None:
-    result = _check(workspace)
-
-    assert result.exit_code == 1
-    assert "accepted 2/3 (66.7 %)" in result.stderr
-
-
 def test_json_is_one_document_without_colours(workspace: Path) -> None:
     result = _check("--json", workspace)
     document = json.loads(result.stdout)
@@ -86,9 +81,7 @@ def test_reads_a_program_in_the_given_mode(mode: str, exit_code: int) -> None:
 
 
 def test_standard_input_has_a_name() -> None:
-    result = _check("-", stdin="x")
-
-    assert result.stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
+    assert _check("-", stdin="x").stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
 
 
 def test_bytes_that_are_not_utf8_are_shown_safely(tmp_path: Path) -> None:
@@ -139,12 +132,17 @@ def test_replies_are_in_the_order_of_the_lines() -> None:
     assert [d["code"] for d in third["diagnostics"]] == ["expected-name"]
 
 
-def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
+def test_lines_without_rejection_exit_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text('{"id": 1, "source": "x = 1"}\n\n{"id": 2, "source": "fn f() { }"}\n')
     result = _check("--jsonl", path, "--mode", "script")
 
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("mens_pipeline.cli.check.check_stream", Mock(side_effect=full))
+
+    assert _check("--jsonl", path).exception is full  # and is not blamed on the requests
 
 
 @pytest.mark.parametrize(
