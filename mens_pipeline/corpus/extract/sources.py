@@ -191,6 +191,8 @@ class OwnSources:
 
     def find_reason(self, path: Path) -> Reason | None:
         """Return the reason to leave a file out, whatever its content; None for an own file."""
+        if not all(map(is_entered, path.relative_to(self.root).parts[:-1])):
+            return DropReason.IGNORED, "hidden folders and benchmarks are never read"
         return self._judge(path, self._folder(path.parent))
 
     def find_mark(self, path: Path, data: bytes) -> Reason | None:
@@ -218,10 +220,8 @@ class OwnSources:
 
     def _may_hold(self, path: Path) -> bool:
         folder = self._folder(path)
-        is_tracked = (
-            folder.left_out is not None and folder.left_out[0] is DropReason.VENDORED and folder.judge is not None
-        )
-        return self._is_open(folder) or is_tracked
+        reason = folder.left_out[0] if folder.left_out is not None else None
+        return self._is_open(folder) or (reason is DropReason.VENDORED and folder.judge is not None)
 
     def _is_included(self, path: Path) -> bool:
         name = shown_name(path, self.root) if self.include else ""

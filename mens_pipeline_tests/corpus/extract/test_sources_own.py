@@ -98,13 +98,14 @@ def test_a_workspace_that_git_ignores_is_read_as_one_without_git(checkout: Path)
 
 
 def test_a_page_includes_no_file_of_others(checkout: Path) -> None:
-    blocks = "".join(
-        f"```vox\n{{{{#include {name}}}}}\n```\n" for name in ("a.vox", "vendor/v.vox", "new/i.vox", "marked.vox")
-    )
-    write_files(checkout, {"p.md": f"---\ntraining_eligible: true\n---\n{blocks}"})
+    names = ("a.vox", "vendor/v.vox", "new/i.vox", "marked.vox", ".hidden/h.vox", "heldout_bench/t.vox")
+    blocks = "".join(f"```vox\n{{{{#include {name}}}}}\n```\n" for name in names)
+    write_files(checkout, {"p.md": f"---\ntraining_eligible: true\n---\n{blocks}", **_programs(*names[4:])})
     (page,) = (outcome for outcome in extract_workspace(checkout) if outcome.path == "p.md")
 
-    assert [drop.reason for drop in page.drops] == [DropReason.VENDORED, DropReason.IGNORED, DropReason.GENERATED]
+    *others, hidden, benchmark = (drop.reason for drop in page.drops)
+    assert others == [DropReason.VENDORED, DropReason.IGNORED, DropReason.GENERATED]
+    assert hidden == benchmark == DropReason.IGNORED
     assert len(page_records([checkout], ())) == 1
 
 
