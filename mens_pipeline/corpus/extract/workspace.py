@@ -219,6 +219,8 @@ class _Reader:
         return SourceFile(name, data, commit, is_golden, licence, remote)
 
     def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
+        if not path.name.endswith((*VOX_SUFFIXES, *PAGE_SUFFIXES)):  # no fingerprint would tell that it has changed
+            return DropReason.BAD_INCLUDE, f"{path.name} is neither a program nor a page"
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} is below a negative root"
         reason = self.sources.find_reason(path) or self.sources.find_mark(path, data)
