@@ -132,7 +132,7 @@ class Reuse:
     differs: bool = False
 
 
-READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
+READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES, ".gitattributes")
 """Endings of the names of the files that determine the corpus of a workspace."""
 
 
