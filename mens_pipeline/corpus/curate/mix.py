@@ -36,9 +36,9 @@ class RecordFormat(StrEnum):
 
 def _below(path: str) -> str:
     pure = PurePosixPath(path)
-    if "\0" in path or "\\" in path or pure.is_absolute() or ".." in pure.parts:
+    if "\0" in path or "\\" in path or pure.is_absolute() or ".." in pure.parts or not pure.parts:
         raise ValueError("expected a path below the data folder, with forward slashes and without `..`")
-    return path
+    return str(pure)
 
 
 FilePath = Annotated[str, AfterValidator(_below)]
@@ -72,8 +72,8 @@ class MixConfig(Strict):
 
     @model_validator(mode="after")
     def _paths_differ(self) -> "MixConfig":
-        paths = [*(source.path for source in self.sources), self.output, ROWS, *BESIDE]
-        twice = sorted({path for path in paths if paths.count(path) > 1})
+        paths = [*(source.path for source in self.sources), self.output, ROWS]
+        twice = sorted({path for path in paths if paths.count(path) > 1 or PurePosixPath(path).name in BESIDE})
         if twice:
             raise ValueError(f"named more than once: {', '.join(twice)}")
         return self
