@@ -130,7 +130,7 @@ class _RecordPairs:
         self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
         # Comments above declarations move from the completion, where no parser reads them, to the request.
         completion = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
-        self.completion = completion if self.wanted else record.text
+        self.completion = completion if self.wanted and len(completion) <= MAX_TEXT else record.text
         is_source = mode_of(record.source.path) is Mode.SOURCE
         self.functions = [span.name for span in self.wanted if is_source and callable_syntax(span.declaration)]
 
@@ -155,7 +155,7 @@ class _RecordPairs:
         if behaviour is not None:
             examples = examples_sentence(behaviour.examples)
             request, stated = f"{request} {examples}", f"{stated} {examples}" if stated else None
-        alone = _pair(record, stated or request, self.completion, tests)
+        alone = _pair(record, stated if stated and len(stated) <= MAX_TEXT else request, self.completion, tests)
         if not self.is_part:
             return (alone,)
         prompt = f"{request}\n\n{_choose(_GIVEN, record)}\n\n{self.given}"

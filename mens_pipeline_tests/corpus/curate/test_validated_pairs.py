@@ -148,16 +148,20 @@ def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> 
     assert all(analyze(pair.response).ok for pair in pairs if str(pair.source and pair.source.path).endswith(".vox"))
 
 
-@pytest.mark.parametrize("source", ["fn f() { }\n", "fn g(n: int) to int { return n }\n"])
-def test_the_wording_depends_on_the_text_alone(source: str, workers: BehaviourWorkers) -> None:
-    assert _make_pairs(records_of(source)[0], workers) == _make_pairs(records_of(source)[0], workers)
-
-
 def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorkers) -> None:
     record = records_of("fn f() { }\n")[0].model_copy(update={"text": "fn ("})
 
     with pytest.raises(RefusedError, match=r"a\.vox: the text of a record is rejected\. Run `mens corpus validate`"):
         _make_pairs(record, workers)
+
+
+def test_texts_that_would_become_too_long_stay_as_they_were(workers: BehaviourWorkers) -> None:
+    long = "x" * (MAX_TEXT // 2 - len('fn f() to str { return "" }\n'))
+    both = records_of("".join(f'fn {name}() to str {{ return "{long}" }}\n' for name in "fg"))[0]
+    (stated,) = records_of(f"// @training_prompt: {'p' * MAX_TEXT}\nfn f(n: int) to int {{ return n * 2 }}\n")
+
+    assert [pair.response for pair in _pairs_of(both, workers)] == [both.text]
+    assert [pair.prompt.count("For example") for pair in _pairs_of(stated, workers)] == [1]
 
 
 def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:
