@@ -128,14 +128,16 @@ def prepare_scratch(  # noqa: PLR0913 - all inputs of a run
     """
     if base is not None:
         _refuse_other_shape(base, recipe)
+        if isinstance(folder, Path) and base.resolve().is_relative_to(folder.resolve()):
+            raise RefusedError(f"{folder}: holds the model to adapt, {base}. Name another --output-dir.")
     limits = {"max_length": recipe.max_length, "min_rating": recipe.min_rating}
     loader = JsonlDataLoader(train_path, system_prompt=SYSTEM_PROMPT, strict=strict, **limits)
     order = plan_order(loader, recipe.plan())
     if len(order.train) < min_rows:
         others = [*loader.counts.dropped.items(), ("for measuring", len(order.validation))]
         left_out = ", ".join(f"{count} {reason}" for reason, count in others if count) or "none"
-        advice = "Extract more data."
-        raise RefusedError(f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
+        found = f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out})"
+        raise RefusedError(f"{found}. Extract more data.")
     dtype = "bfloat16" if device.has_bfloat16 else "float32"
     contract: dict[str, Any] = {
         "lane": LANE,

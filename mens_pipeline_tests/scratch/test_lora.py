@@ -129,6 +129,13 @@ def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_does_not_replace_its_base(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "run" / "model")
+
+    with pytest.raises(RefusedError, match=r"run: holds the model to adapt, .*model\. Name another --output-dir"):
+        prepare_fast(tmp_path, base=tmp_path / "run" / "model")
+
+
 def test_the_rank_does_not_change_a_contract_without_a_base(tmp_path: Path) -> None:
     contracts = [prepare_fast(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
 
