@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
-from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
+from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, refuse_repeated, show, write_report
 from mens_pipeline.cli.upstream import AdvisingGroup, ListingGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, at_least_one, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
@@ -55,6 +55,7 @@ def extract(
     from mens_pipeline.corpus.extract.sources import OwnSources, find_newest_commit, find_problems, find_source_roots
     from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, extraction_report
 
+    refuse_repeated(output, report)
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     redacted: Counter[SensitiveKind] = Counter()
@@ -62,7 +63,6 @@ def extract(
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     sources = OwnSources(workspace.resolve(), policy.include)
-    pool = Pool(load_settings().num_workers)
     carried = carried_records(output, folder, sources, roots, kept_out)
 
     def lines() -> Iterator[str]:
@@ -70,7 +70,7 @@ def extract(
         outcomes = extract_workspace(
             folder,
             find_newest_commit(folder),
-            pool=pool,
+            pool=Pool(load_settings().num_workers),
             sources=sources,
             redaction=policy.redaction,
             policy=kept_out,
@@ -89,12 +89,11 @@ def extract(
     checkouts = sources.origins()
     for problem in find_problems(checkouts):
         log_line(problem)
-    digest = write_digest(output)
     counts = {
         **extraction_report(accounts, written, redacted),
         "checkouts": [checkout.model_dump() for checkout in checkouts],
         "other_folders": carried.as_json(),
-        "output_sha256": digest,
+        "output_sha256": write_digest(output),
     }
     write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
     show(counts, _extraction_lines(accounts, redacted, f"{written} records in {output}"), as_json=as_json)
@@ -154,6 +153,7 @@ def validate(
         refused.append(row)
 
     beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
+    refuse_repeated(*{rows.resolve(), output.resolve()}, beside, report)
 
     def keep_rows(raw: Iterator[bytes]) -> Iterator[BaseModel]:
         yield from validate_rows(raw, counts, refuse, repetition)
@@ -191,6 +191,7 @@ def pairs(
     from mens_pipeline.corpus.curate.validated_pairs import behaviour_report, make_pairs
     from mens_pipeline.corpus.extract.workspace import page_records
 
+    refuse_repeated(records, output)
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
@@ -231,6 +232,7 @@ def infill(
     from mens_pipeline.corpus.infill.rows import InfillPolicy, cut_rows
     from mens_pipeline.corpus.schema.records import read_pairs
 
+    refuse_repeated(rows, output, heldout)
     policy = InfillPolicy(per_file=per_file, synthetic_share=1.0, view_share=view_share, seed=seed)
     cut = cut_rows(read_pairs(rows), read_pairs(heldout) if heldout is not None else (), policy)
     write_jsonl(output, cut.rows)
@@ -338,6 +340,7 @@ def evaluate(
             (settings.eval_min_coverage, policy.min_corpus_coverage),
         )
     )
+    refuse_repeated(rows, output)
     with open_rows(rows) as lines:
         figures = evaluate_data(lines).compare(rate, coverage)
     write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
@@ -394,6 +397,7 @@ def import_rows(
     """
     from mens_pipeline.corpus.telemetry.table import TelemetryAccount, read_telemetry, telemetry_pairs
 
+    refuse_repeated(output, report)
     columns = {"query_column": query_column, "response_column": response_column, "rating_column": rating_column}
     query = _build_query(url, table=table, **columns, order_column=order_column, limit=limit)
     account = TelemetryAccount()

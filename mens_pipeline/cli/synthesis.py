@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import REQUIRED, Options, argument, declare_options, option, switch, take_options
-from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line, write_report
+from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line, refuse_repeated, write_report
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -50,6 +50,7 @@ def generate_data(
     from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
 
+    refuse_repeated(output, corpus, report)
     records = []
     if corpus is not None:
         with open_rows(corpus) as lines:
@@ -135,8 +136,7 @@ def evol(options: _EvolOptions) -> None:
     settings = load_settings()
     if not settings.evol_gate:
         raise RefusedError(_CLOSED)
-    if options.output.resolve() == options.pairs.resolve():
-        raise ConfigurationError(f"{options.output}: holds the seeds. Name another file for the new pairs.")
+    refuse_repeated(options.pairs, options.output, options.heldout, options.ledger, options.dropped)
     with interruptible("run the same command to resume; the ledger holds all replies so far"):
         seeds, account, num_new = _evolve(options, settings)
     account.check()

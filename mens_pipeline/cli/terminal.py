@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.device import Device, DeviceChoice
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import Follower
@@ -49,6 +50,14 @@ def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> No
 def print_json(document: Any) -> None:
     """Print a JSON document, indented."""
     typer.echo(json.dumps(document, indent=2))
+
+
+def refuse_repeated(*files: Path | None) -> None:
+    """Raise `ConfigurationError` if a file is named twice: one result would replace the other, or its input."""
+    places = [file.resolve() for file in files if file is not None]
+    for place in places:
+        if places.count(place) > 1:
+            raise ConfigurationError(f"{place}: named for two purposes. Name another file for one of them.")
 
 
 def write_report(path: Path | None, document: dict[str, Any]) -> None:
