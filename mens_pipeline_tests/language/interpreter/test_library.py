@@ -2,8 +2,12 @@
 
 import pytest
 
+from mens_pipeline.language.interpreter import Limits
+from mens_pipeline.language.interpreter.library.formats import parse
+from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline_tests.every import every, every_row
 from mens_pipeline_tests.language.interpreter.verdicts import result_of_body, verdict
+from mens_pipeline_tests.speed import assert_below
 
 _TRUE = [
     'str(None) is "null" and str(Unit) is "Unit" and str(len) is "<fn>" and to_string((1, "a")) is "(1, a)"',
@@ -157,3 +161,8 @@ def test_output_is_kept() -> None:
     result = result_of_body('print("a", 1, None) println() std.log.warn("careful") assert(true)')
 
     assert result.output == "a 1 null\n\nwarn: careful\n"
+
+
+def test_json_of_a_string_without_an_end_is_read_once() -> None:
+    text = '"' + '\\"' * 32_000
+    assert_below(lambda: parse(Machine(Limits()), text), 20, lambda: parse(Machine(Limits()), f'{text}"'))

@@ -33,7 +33,7 @@ from mens_pipeline.language.interpreter.values import (
     type_error,
 )
 
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # one without its end goes to the end of the text
 _DIGITS_OF_64_BITS: Final = 20
 
 
