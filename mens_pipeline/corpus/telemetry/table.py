@@ -278,15 +278,8 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
     # A table grows at its end, which a nightly import must not miss.
     order = [rows.c[column].desc().nulls_last() for column in (*ordering, *(keys or wanted))]
-    is_sqlite = connection.dialect.name == "sqlite"
-    values = [
-        sa.null()
-        if column is None
-        else short(rows.c[column])
-        if is_sqlite
-        else beginning(rows.c[column], types[column])
-        for column in places
-    ]
+    cut = short if connection.dialect.name == "sqlite" else beginning
+    values = [sa.null() if column is None else cut(rows.c[column], types[column]) for column in places]
     return sa.select(*values).order_by(*order).limit(query.limit)
 
 
@@ -318,10 +311,12 @@ def restrain(connection: Any, _: object) -> None:
     connection.set_progress_handler(lambda: next(steps) > _MOST_STEPS, _STEPS)
 
 
-def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
+def short(column: "sa.ColumnElement[Any]", _kind: object) -> "sa.ColumnElement[Any]":
     """Truncate a column of SQLite, like `beginning`; any column may hold values of any type."""
     is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
-    return sa.case((is_number, column), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
+    # `substr` ends a text at a NUL. The beginning is not what was accepted, so it is read as bytes, which are dropped.
+    has_nul = sa.func.instr(column, sa.func.char(0)) > 0
+    return sa.case((is_number, column), (has_nul, sa.func.zeroblob(1)), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
 
 
 def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":

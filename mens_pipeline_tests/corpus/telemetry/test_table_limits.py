@@ -27,6 +27,12 @@ def test_large_values_are_cut(tmp_path: Path, kind: str, value: object) -> None:
         assert {"1", "2.5"} < {str(value) for row in rows for value in (row.query, row.response)}
 
 
+def test_a_text_does_not_end_at_a_nul(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "t.db", "CREATE TABLE t (query, optimal_response)", [("q", "fn f() { }\0x")])
+
+    assert [row.response for row in read_telemetry(query_of(path, table="t"))] == [b"\0"]
+
+
 @pytest.mark.threat("R4")
 def test_an_endless_view_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mens_pipeline.corpus.telemetry.table._MOST_STEPS", 3_000_000)
