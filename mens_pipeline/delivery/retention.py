@@ -1,6 +1,7 @@
 """Retention of artifacts in the store: a pure plan, with a reason for each artifact."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -145,8 +147,7 @@ def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
     while waiting:
         child = waiting.pop()
         for ref in sorted(child.parents if child.kind in _KEEPS_PARENTS else ()):
-            parent = by_key.get(ref)
-            if parent is not None and parent.path not in kept:
+            if (parent := by_key.get(ref)) is not None and parent.path not in kept:
                 kept[parent.path] = f"{child.kind} {child.key[:12]} depends on it"
                 waiting.append(parent)
 
@@ -230,10 +231,9 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
         here = local.get(ref)
         if here is None or not here.is_artifact:
             path = store.root / listed.kind / listed.key
-            text = store.remote.read_manifest(*ref).content.decode(errors="replace")
-            here = _parse_item(ref, path, text, listed.modified) if listed.is_whole else None
-            size, made = listed.num_bytes, listed.modified
-            here = here or Item(*ref, "", path, size, made, False, frozenset())  # noqa: FBT003
+            content = store.remote.read_manifest(*ref).content
+            here = _parse_item(ref, path, content, listed.modified) if listed.is_whole else None
+            here = here or Item(*ref, "", path, listed.num_bytes, listed.modified, False, frozenset())  # noqa: FBT003
         found[ref] = replace(here, made=max(here.made, listed.modified), is_shared=True)
     return found
 
@@ -243,35 +243,38 @@ def _list_items(kind: Path) -> Iterator[Item]:
         is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
         if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):
             found = None
-            if is_key and manifest.is_file():
-                text, made = manifest.read_text(encoding="utf-8"), manifest.stat().st_mtime
-                found = _parse_item((kind.name, path.name), path, text, made)
-            yield found or _measure(kind.name, path)
+            with suppress(FileNotFoundError):  # a run may remove its folder meanwhile
+                if is_key and manifest.is_file():
+                    made = manifest.stat().st_mtime
+                    found = _parse_item((kind.name, path.name), path, manifest.read_bytes(), made)
+                yield found or _measure(kind.name, path)
 
 
-def _parse_item(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:
+def _parse_item(ref: tuple[str, str], path: Path, content: bytes, made: float) -> Item | None:
     try:
-        manifest: dict[str, Any] = json.loads(text)
+        manifest: dict[str, Any] = json.loads(content)
         outputs = manifest.pop("outputs").values()
         return Item(
             *ref,
             name=str(manifest.get("name") or manifest.get("training", {}).get("name", "")),
             path=path,
-            num_bytes=sum(output["bytes"] for output in outputs) + len(text.encode()),
+            num_bytes=sum(output["bytes"] for output in outputs) + len(content),
             made=made,
             is_artifact=True,
             parents=frozenset((parent["kind"], parent["key"]) for parent in manifest.get("parents", ())),
         )
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _measure(kind: str, path: Path) -> Item:
     sizes, times = [0], [path.stat().st_mtime]
-    for found in path.rglob("*"):
-        status = found.lstat()
-        sizes.append(0 if found.is_dir() else status.st_size)
-        times.append(status.st_mtime)
+    for place, folders, names in os.walk(path):
+        for name in (*folders, *names):
+            with suppress(FileNotFoundError):
+                status = Path(place, name).lstat()
+                sizes.append(0 if S_ISDIR(status.st_mode) else status.st_size)
+                times.append(status.st_mtime)
     is_held = True
     with suppress(OSError), lock_abandoned(path):
         is_held = False
@@ -279,8 +282,7 @@ def _measure(kind: str, path: Path) -> Item:
 
 
 def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
-    for decision in plan.removed:
-        item = decision.item
+    for item in [decision.item for decision in plan.removed]:
         if item.is_shared and store.remote is not None:
             store.remote.delete(item.kind, item.key)
         try:
