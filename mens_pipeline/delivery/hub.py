@@ -109,9 +109,7 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
     """
     promoted, base = source.promoted, source.adapter.manifest.base_model
     if promoted is None:
-        advice = (
-            "Only a promoted adapter goes to the Hub. Run `mens promote` first; `mens promote --history` lists them."
-        )
+        advice = "Run `mens promote` first; `mens promote --history` lists promoted adapters."
         raise RefusedError(f"{source.adapter.path}: not promoted, or rolled back. {advice}")
     for name, sha256 in promoted.outputs.items():
         path = promoted.path / name
@@ -123,8 +121,8 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
     name_as_published(staging / WEIGHTS, find_recorded_base(base))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")
     _name_base(staging / CONFIGURATION, base_name(base))
-    verdict = source.verdict_sha256 or "none"
-    message = f"{source.adapter.manifest.name}: adapter {source.adapter.digest[:12]}, verdict {verdict[:12]}"
+    verdict = (source.verdict_sha256 or "none")[:12]
+    message = f"{source.adapter.manifest.name}: adapter {source.adapter.digest[:12]}, verdict {verdict}"
     return PushPlan(target, _list_files(staging), message)
 
 
@@ -185,8 +183,7 @@ def plan_train_set(
     """
     stated = _require_licence(licence)
     if source.promoted is None:
-        advice = "Only the train set of a promoted adapter goes to the Hub."
-        raise RefusedError(f"{source.adapter.path}: not promoted. {advice}")
+        raise RefusedError(f"{source.adapter.path}: not promoted. Promote it first; only then is its train set sent.")
     if source.notice:
         raise RefusedError(f"{source.adapter.path}: its train set is not published. {source.notice}")
     manifest = source.adapter.manifest
@@ -199,12 +196,11 @@ def plan_train_set(
     staging.mkdir(parents=True, exist_ok=True)
     write_parquet(rows, staging / _TRAIN)
     head = {"task_categories": ["text-generation"], "configs": [_config("default", "train", _TRAIN)]}
-    sources = [(plain(found.name), f"{found.num_rows} different rows") for found in data_sources(manifest)]
     lines = _table(
         ("rows", f"{len(rows)}, {len(set(rows))} of them different"),
         ("SHA-256 of the rows as they trained", f"`{manifest.train_sha256}`"),
         ("adapter that was trained on them", f"{plain(manifest.name)}, SHA-256 `{source.adapter.digest}`"),
-        *sources,
+        *((plain(found.name), f"{found.num_rows} different rows") for found in data_sources(manifest)),
         *_list_origins(rows),
     )
     about = "Prompts and completions in Vox. Whole source files, and near copies of them, are held out."
@@ -228,21 +224,25 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
     `ConfigurationError` if no licence is set, or a benchmark is invalid.
     """
     stated = _require_licence(licence)
-    benchmarks = [load_benchmark(path.parent) for path in sorted(folder.rglob(MANIFEST))]
+    folders = [path.parent.resolve() for path in sorted(folder.rglob(MANIFEST))]
+    benchmarks = {path.name: load_benchmark(path) for path in folders}
     if not benchmarks:
         raise ConfigurationError(f"{folder / MANIFEST}: not found. Name a folder that holds a benchmark.")
+    if len(benchmarks) < len(folders):
+        (name, number), *_ = Counter(path.name for path in folders).most_common(1)
+        raise ConfigurationError(f"{folder}: {number} benchmarks are called {name}. Give each folder another name.")
     staging.mkdir(parents=True, exist_ok=True)
-    for benchmark in benchmarks:
+    for name, benchmark in benchmarks.items():
         text = "".join(json.dumps(_to_row(task), ensure_ascii=False) + "\n" for task in benchmark.tasks)
-        (staging / f"{benchmark.folder.name}.jsonl").write_text(text, encoding="utf-8")
-    configs = [_config(found.folder.name, "test", f"{found.folder.name}.jsonl") for found in benchmarks]
+        (staging / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    configs = [_config(name, "test", f"{name}.jsonl") for name in benchmarks]
     rows = [
-        (plain(found.folder.name), f"{len(found.tasks)} tasks, SHA-256 `{found.digest}`. {plain(found.description)}")
-        for found in benchmarks
+        (plain(name), f"{len(found.tasks)} tasks, SHA-256 `{found.digest}`. {plain(found.description)}")
+        for name, found in benchmarks.items()
     ]
     about = "Tasks for evaluating models of Vox. Do not train on them."
     _write_card(staging, "Held-out benchmark of Vox", stated, {"configs": configs}, f"{about}\n\n{_table(*rows)}")
-    return PushPlan(target, _list_files(staging), f"benchmark {benchmarks[0].digest[:12]}")
+    return PushPlan(target, _list_files(staging), f"benchmark {next(iter(benchmarks.values())).digest[:12]}")
 
 
 def _require_licence(licence: str | None) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_does_not_send_a_run_without_a_promotion(
     result = CliRunner().invoke(app, ["push", "--run-dir", str(trained), "--repo", _REPO])
 
     assert isinstance(result.exception, MensError)
-    assert "Only a promoted adapter goes to the Hub. Run `mens promote` first" in str(result.exception)
+    assert "not promoted, or rolled back. Run `mens promote` first" in str(result.exception)
 
 
 def test_does_not_send_a_changed_adapter(trained: Path, tmp_path: Path) -> None:
@@ -216,15 +217,20 @@ def test_datasets_loads_the_benchmark(hub: Hub, tmp_path: Path) -> None:
     assert len(_load(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
 
 
-def test_sends_no_data_without_a_licence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"MENS_DATA_LICENCE: not set\. Set the licence of the data"):
-        plan_benchmark(_BENCH, Target(_DATASET), None, tmp_path / "staging")
+@pytest.mark.parametrize(
+    ("folders", "licence", "message"),
+    [
+        (["v1"], None, r"MENS_DATA_LICENCE: not set\. Set the licence of the data"),
+        ([], "mit", r"manifest\.json: not found\. Name a folder"),
+        (["a/v1", "b/v1"], "mit", r"2 benchmarks are called v1\. Give each folder another name"),
+    ],
+)
+def test_no_benchmark_is_sent(tmp_path: Path, folders: list[str], licence: str | None, message: str) -> None:
+    for folder in folders:
+        copytree(_BENCH / "humaneval_vox", tmp_path / folder)
+    with pytest.raises(ConfigurationError, match=message):
+        plan_benchmark(tmp_path, Target(_DATASET), licence, tmp_path / "staging")
     assert not (tmp_path / "staging").exists()
-
-
-def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"manifest\.json: not found\. Name a folder"):
-        plan_benchmark(tmp_path, Target(_DATASET), "mit", tmp_path / "staging")
 
 
 @pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed")])
