@@ -62,7 +62,7 @@ class AccessControl:
                 await RedirectResponse(f"{base.rpartition('/')[2]}/")(scope, receive, send)
                 return
             if base and path.startswith(f"{base}/"):
-                scope = {**scope, "path": path.removeprefix(base)}
+                scope["path"] = path.removeprefix(base)  # in place: log and metrics name the same path
             headers = Headers(scope=scope)
             try:
                 check_access(headers, scope["path"], self._access)

@@ -131,10 +131,12 @@ def test_a_proxy_may_use_its_own_host_names_and_path(merged: Path) -> None:
         posted = client.post("/vox/check", headers=headers, json={"source": "fn f() {}"})
         refused = client.get("/vox/v1/models", headers=headers | {"Host": "evil.example"})
         none = client.get("/voxel/v1/models", headers=headers)
+        figures = client.get("/vox/metrics", headers=headers).text
 
     assert [reply.status_code for reply in models] == [200, 200]
     assert (page.status_code, page.headers["location"]) == (307, "vox/")
     assert posted.json()["ok"] is True
+    assert 'mens_request_seconds_count{path="/v1/models",status="200"} 2.0' in figures
     assert (refused.status_code, none.status_code) == (403, 404)
     assert "MENS_SERVE_HOSTS" in refused.json()["error"]["message"]
 
