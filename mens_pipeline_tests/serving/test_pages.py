@@ -1,6 +1,7 @@
 """The web server of the pages of verdicts."""
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -19,7 +20,8 @@ import pytest
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.serving.pages import ADDRESS, PageServer, open_socket
 from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
+from mens_pipeline.storage.validation import FORMAT_VERSION
 from mens_pipeline_tests.every import every
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "store", "pages"]
@@ -34,13 +36,13 @@ def gate(tmp_path: Path) -> Artifact:
         (folder / RECEIPT).write_text("{}")
         return {}
 
-    return ArtifactStore(tmp_path / "store").build(Kind.BENCHMARK_GATE, {}, write)[0]
+    return ArtifactStore(tmp_path / "漢字").build(Kind.BENCHMARK_GATE, {}, write)[0]
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Start a server of the store and yield its port."""
-    with PageServer(open_socket(0), ArtifactStore(tmp_path / "store")) as server:
+    """Start a server of the store and yield its address."""
+    with PageServer(open_socket(0), ArtifactStore(tmp_path / "漢字")) as server:
         Thread(target=server.serve_forever, args=(0.01,)).start()
         yield server.server_port
         server.shutdown()
@@ -63,7 +65,7 @@ def test_a_page_is_shown(gate: Artifact, port: int) -> None:
 
 
 def test_lists_pages_with_links_that_stay_valid(gate: Artifact, port: int, tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path / "store")
+    store = ArtifactStore(tmp_path / "漢字")
 
     def write(folder: Path) -> dict[str, str]:
         (folder / PAGE).write_text("<title>Promoted: adapter 4567</title>")
@@ -71,10 +73,8 @@ def test_lists_pages_with_links_that_stay_valid(gate: Artifact, port: int, tmp_p
         return {}
 
     before = _get(port, "/")[1]
-    old, champion = (
-        store.build(Kind.BENCHMARK_GATE, {"of": "old"}, write)[0],
-        store.build(Kind.PROMOTED_ADAPTER, {}, write)[0],
-    )
+    old = store.build(Kind.BENCHMARK_GATE, {"of": "old"}, write)[0]
+    champion = store.build(Kind.PROMOTED_ADAPTER, {}, write)[0]
     listed, of_gate = _get(port, "/"), _get(port, f"/{Kind.BENCHMARK_GATE}/")
     links = re.findall('href="([^"]*)">([^<]*)<', listed[1])
 
@@ -100,6 +100,14 @@ def test_lists_pages_with_links_that_stay_valid(gate: Artifact, port: int, tmp_p
 )
 def test_other_paths_are_not_found(gate: Artifact, port: int, path: str) -> None:
     assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key))[0] == 404
+
+
+def test_a_page_of_newer_code_says_why_it_is_not_shown(gate: Artifact, port: int) -> None:
+    manifest = gate.path / MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), FORMAT_VERSION: 99}))
+    status, page = _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}")
+
+    assert (status, f"{manifest}: " in page) == (502, True)
 
 
 @pytest.mark.threat("N9")
