@@ -1,6 +1,7 @@
 """A client of an OpenAI-compatible endpoint, and a ledger of its replies, so that no reply is paid for twice."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -28,6 +29,7 @@ _LARGEST: Final = 10_000_000  # bytes of a response
 _SHOWN: Final = 300  # characters of the endpoint's error to show in a message
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_KEY: Final = re.compile("[!-~]+")  # what a header can hold
 
 
 _BEGINNING: Final = b'{"key":'  # the start of every line that `add` writes
@@ -143,6 +145,8 @@ class ChatEndpoint:
             raise ConfigurationError("the endpoint: keys do not belong into an address. Set MENS_EVOL_API_KEY.")
         if self.key is not None and url.scheme == "http" and url.host not in _LOCAL:
             raise ConfigurationError(f"{self.url}: the key would be sent in the clear. Use https.")
+        if self.key is not None and not _KEY.fullmatch(self.key.get_secret_value()):
+            raise ConfigurationError("MENS_EVOL_API_KEY: expected printable ASCII without spaces. Copy the key again.")
 
     @property
     def digest(self) -> str:
@@ -159,8 +163,7 @@ class ChatEndpoint:
 
         `RefusedError` if the endpoint rejects requests, does not respond, or sends anything but a completion.
         """
-        missing = [request for request in requests if self.ledger.find(request.key) is None]
-        if missing:
+        if missing := [request for request in requests if self.ledger.find(request.key) is None]:
             self._complete(missing, time_left)
         return {request.key: reply for request in requests if (reply := self.ledger.find(request.key)) is not None}
 
@@ -219,8 +222,7 @@ class ChatEndpoint:
         status = response.status_code
         is_for_now = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if status != HTTPStatus.OK and not is_for_now:
-            advice = "Check the address, the model and MENS_EVOL_API_KEY."
-            raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
+            raise RefusedError(f"{self.url}: {self._problem(response)}. Check address, model and MENS_EVOL_API_KEY.")
         return response
 
     def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":

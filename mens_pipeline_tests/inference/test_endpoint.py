@@ -143,37 +143,32 @@ def test_a_reply_may_be_cut_declined_or_without_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "advice"),
+    ("url", "advice", "key"),
     [
-        ("ftp://host/v1", "Write it as https://HOST/v1"),
-        ("host/v1", "Write it as https://HOST/v1"),
-        ("http://[::1", "Write it as https://HOST/v1"),
-        ("https://user:secret@host/v1", "Set MENS_EVOL_API_KEY"),
-        ("http://example.org/v1", "Use https"),
+        ("https://host/v1", "MENS_EVOL_API_KEY: expected printable ASCII", f"{_KEY}\n"),
+        ("https://host/v1", "MENS_EVOL_API_KEY: expected printable ASCII", f"{_KEY}\u00fc"),
+        ("ftp://host/v1", "Write it as https://HOST/v1", _KEY),
+        ("host/v1", "Write it as https://HOST/v1", _KEY),
+        ("http://[::1", "Write it as https://HOST/v1", _KEY),
+        ("https://user:secret@host/v1", "Set MENS_EVOL_API_KEY", _KEY),
+        ("http://example.org/v1", "Use https", _KEY),
     ],
 )
-def test_rejects_an_address_that_must_not_get_the_key(url: str, advice: str) -> None:
+def test_rejects_an_address_that_must_not_get_the_key(url: str, advice: str, key: str) -> None:
     with pytest.raises(ConfigurationError, match=advice) as info:
-        ChatEndpoint(url, "m", _NOWHERE, SecretStr(_KEY))
+        ChatEndpoint(url, "m", _NOWHERE, SecretStr(key))
 
     assert "secret@" not in str(info.value)
     assert _KEY not in str(info.value)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("finish", "stopped"), [("stop", True), ("length", False), ("content_filter", False), ("tool_calls", False)]
-)
-def test_only_a_reply_with_the_reason_stop_is_complete(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
-    content = completion("x", finish)
-    with serving(lambda _content, _number: content) as server:
+@pytest.mark.parametrize("end", ["stop", "length", "content_filter", "tool_calls", None])
+def test_only_a_reply_with_the_reason_stop_is_complete(end: str | None) -> None:
+    choice = {"message": {"content": "x"}, **({"finish_reason": end} if end else {})}
+    with serving(lambda _content, _number: Served(body={"choices": [choice]})) as server:
         (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()
-    assert reply.stopped is stopped
-
-    del content.body["choices"][0]["finish_reason"]
-    with serving(lambda _content, _number: content) as server:
-        (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()
-    assert not reply.stopped
+    assert reply.stopped is (end == "stop")
 
 
 def test_gives_up_on_a_reply_without_an_end() -> None:
