@@ -216,7 +216,7 @@ class ChatEndpoint:
 
         try:
             response = self._read(client, content)
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             # It may have been completed and paid for, so do not send it again.
             raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
         status = response.status_code
@@ -254,8 +254,7 @@ class ChatEndpoint:
         try:
             completion = _Completion.model_validate_json(response.content)
         except ValidationError as error:
-            found = f"an answer that is not a chat completion ({errors_in(error)})"
-            raise RefusedError(f"{self.url}: {found}. {_OTHER}") from error
+            raise RefusedError(f"{self.url}: not a chat completion ({errors_in(error)}). {_OTHER}") from error
         choice, usage = completion.choices[0], completion.usage
         return Reply(
             key=request.key,

@@ -107,6 +107,7 @@ _WRONG = Served(401, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.
         (Served(503, {"error": "busy"}, {"Retry-After": "soon"}), 3, r"status 503.*3 times.*in the ledger"),
         (Served(body=b"<html>"), 1, "Name an OpenAI-compatible address"),
         (Served(body={"choices": []}), 1, "Name an OpenAI-compatible address"),
+        (Served(body=b"not gzip", headers={"Content-Encoding": "gzip"}), 1, "DecodingError.*in the ledger"),
     ],
 )
 def test_gives_up_on_a_server_without_completions(served: Served, num_requests: int, message: str) -> None:
