@@ -188,7 +188,7 @@ class _GenerateOptions(Options):
     output: Path | None = option(None, "File for the program [default: stdout].", "-o", "--output", metavar="FILE")
     run_dir: Path | None = option(None, "A run of `mens train` [default: the champion].", metavar="DIR")
     device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` picks the best available one.")
-    max_tokens: int = option(256, "Maximum tokens of the program.", ge=1, le=131_072)
+    max_tokens: int = option(256, "Maximum tokens of the program.", ge=1, le=8_192)
     no_validate: bool = switch("Accept the completion even if it is not a program.")
 
 

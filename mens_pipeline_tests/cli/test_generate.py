@@ -21,13 +21,13 @@ def test_a_prompt_becomes_a_program_or_nothing(trained: Path, tmp_path: Path, mo
     assert analyze((tmp_path / "f.vox").read_text()).module is not None
     assert "-> parses" in written.stderr
     assert written.stdout == ""
-    assert none.exit_code == 1
+    assert (none.exit_code, shown.exit_code) == (1, 0)
     assert "-> does not parse: " in none.stderr
     assert not (tmp_path / "none.vox").exists()
-    assert shown.exit_code == 0
 
 
 def test_without_a_champion_a_run_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
 
     assert "no adapter is promoted. Name a run with --run-dir, such as " in refusal(invoke("generate", "Write f."))
+    assert invoke("generate", "Write f.", "--max-tokens", "8193").exit_code == 2  # more than decoding allows
