@@ -31,10 +31,10 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 _RAW: Final = "{{ .Prompt }}"  # the template that keeps a prompt unchanged
 _IGNORED: Final = frozenset(
     {
-        *("f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat", "mirostat_eta"),
-        *("mirostat_tau", "num_batch", "num_ctx", "num_gpu", "num_keep", "num_thread", "numa", "penalize_newline"),
-        *("presence_penalty", "repeat_last_n", "repeat_penalty", "tfs_z", "top_k", "typical_p", "use_mlock"),
-        *("use_mmap", "vocab_only"),
+        *("cache_prompt", "f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat"),
+        *("mirostat_eta", "mirostat_tau", "num_batch", "num_ctx", "num_gpu", "num_keep", "num_thread", "numa"),
+        *("penalize_newline", "presence_penalty", "repeat_last_n", "repeat_penalty", "repetition_penalty", "tfs_z"),
+        *("top_k", "typical_p", "use_mlock", "use_mmap", "vocab_only"),
     }
 )
 """Options of the machine, or of unsupported sampling methods, which editors send anyway."""
