@@ -204,12 +204,11 @@ class CheckQueue:
 
 def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> None:
     checks = CheckQueue(limits)
-    said = served.candidate
     day = datetime.fromtimestamp(served.created_unix, UTC).date()
-    figures = served.figures or "without an evaluation"
-    about = [served.name, f"on {served.base}" * bool(served.base), f"of {day}", figures]
+    base = f"on {served.base}" * bool(served.base)
+    about = [served.name, base, f"of {day}", served.figures or "without an evaluation"]
     notice = f'<p id="model">{escape(", ".join(filter(None, about)))}.</p>\n'
-    notice += "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
+    notice += f'<p class="bad" role="note">A candidate: {escape(served.candidate)}.</p>\n' if served.candidate else ""
     html = _HTML.replace(_HEADING, _HEADING + notice)
 
     @app.head(PAGE)  # how clients of Ollama check for a server

@@ -101,7 +101,6 @@ class AccessLog:
         finally:
             # The client chooses the path; escaped as ASCII it stays on one line.
             path = ascii(scope["path"])[1:-1][:_LONGEST]
-            end = "" if is_over else ", incomplete"
             seconds = time.monotonic() - begun
-            self._log_line(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
+            self._log_line(f"{scope['method']} {path} {status} in {seconds:.2f} s{'' if is_over else ', incomplete'}")
             self._metrics.note(scope["path"], status, seconds)

@@ -186,9 +186,8 @@ class OllamaResponse(ClientResponse):
         return self._format(event.text, None) if isinstance(event, Piece) else self._format("", event)
 
     def _format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
-        content: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
-        text_field = content if self._is_chat else {"response": text}
-        document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **text_field}
+        shown: Any = {"message": {"role": "assistant", "content": text}} if self._is_chat else {"response": text}
+        document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **shown}
         if result is None:
             return {**document, "done": False}
         return {

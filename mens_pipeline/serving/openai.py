@@ -59,10 +59,9 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 IGNORED: Final = frozenset(
     {
         *("metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort"),
-        *("safety_identifier", "service_tier", "store", "user", "verbosity"),
+        *("safety_identifier", "service_tier", "store", "user", "verbosity", "xtc_probability"),
         *("cache_prompt", "dynatemp_range", "frequency_penalty", "id_slot", "min_p", "mirostat", "n_probs"),
         *("presence_penalty", "repeat_penalty", "repetition_penalty", "samplers", "top_k", "typical_p"),
-        "xtc_probability",
     }
 )
 """Parameters for accounts, sampling and caches that have no effect here; clients send them anyway."""
@@ -369,9 +368,8 @@ class _Response(ClientResponse):
 
     def _count_usage(self, results: Sequence[GenerationResult]) -> dict[str, int]:
         read, sent = len(self._request.prompt), sum(result.num_tokens for result in results)
-        computed = sum(result.num_computed for result in results)
         usage = {"prompt_tokens": read, "completion_tokens": sent, "total_tokens": read + sent}
-        return {**usage, "computed_tokens": computed}
+        return {**usage, "computed_tokens": sum(result.num_computed for result in results)}
 
 
 class ChatResponse(_Response):

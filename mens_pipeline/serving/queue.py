@@ -108,17 +108,22 @@ class GenerationQueue:
         self._thread.start()
 
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
-        """Add all completions to the queue, or none of them.
+        """Add all completions of a request to the queue, or none of them; pieces at a cursor and others do not compete.
 
         `RequestRefusedError` if the model is not loaded, too many completions wait, or they would wait too long.
         """
         with self._wake:
             if self.state is not State.READY:
                 raise _not_ready("is loading the model" if self.state is State.LOADING else "is stopping")
-            num_open = len(self._waiting) + len(self._running)
-            seconds = self._usual_seconds * len(self._waiting) / self._num_slots
+            is_text = completions[0].request.around is None
+            num_waiting, num_running = (
+                sum((one.request.around is None) is is_text for one in found)
+                for found in (self._waiting, [slot.completion for slot in self._running])
+            )
+            seconds = self._usual_seconds * num_waiting / self._num_slots
             is_late = bool(self.totals.ended) and seconds > self._limits.timeout
-            if is_late or num_open + len(completions) > self._num_slots + self._limits.max_waiting:
+            num_open = num_waiting + num_running + len(completions)
+            if is_late or num_open > self._num_slots + self._limits.max_waiting:
                 wait = max(1, round(seconds))
                 message = f"Too many requests are waiting. Retry in {wait} seconds."
                 headers = {"Retry-After": str(wait)}

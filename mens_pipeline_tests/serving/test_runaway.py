@@ -144,6 +144,7 @@ def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatc
     long, piece = _ask(900, asked=request), _ask(40, asked=request, around=read_surroundings("let x = ", ""))
     with run_queue(lambda: _load(_Typist(cycle("a"))), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
         queue.submit([long.completion, piece.completion])
+        queue.submit([long.completion] * 4)  # the piece takes none of their places
         piece.end()
 
     assert sum(steps) == 40
