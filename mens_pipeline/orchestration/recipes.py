@@ -13,7 +13,7 @@ from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
 from mens_pipeline.orchestration.resources import made_by, read_artifact
-from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
+from mens_pipeline.promotion.history import find_last_change
 from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
 from mens_pipeline.promotion.verdict_basis import Verdict
@@ -144,9 +144,8 @@ def best_evaluated(
     if not able:
         details = " ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise RefusedError(f"none of {len(names)} recipes may be promoted. {details}")
-    champion = find_champion(store)
-    in_use = adapter_sha256_of(champion) if champion is not None else None
-    return Choice(rank([*able.values()], in_use), passed_over)
+    champion = find_last_change(store)
+    return Choice(rank([*able.values()], champion.adapter_sha256 if champion is not None else None), passed_over)
 
 
 def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Settings) -> Candidate:

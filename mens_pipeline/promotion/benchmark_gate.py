@@ -92,9 +92,8 @@ def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Arti
         advice = "Evaluate again; a changed evaluation is never reused."
         raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
     if problem := explain_unsigned(evaluation, store):
-        raise RefusedError(
-            f"{evaluation.path}: {problem}. Evaluate again with {PRIVATE}; a verdict on it does not count."
-        )
+        advice = f"Evaluate again with {PRIVATE}; a verdict on it does not count."
+        raise RefusedError(f"{evaluation.path}: {problem}. {advice}")
     baseline = store.get(Kind.PROMOTED_ADAPTER, champion) if champion is not None else None
     return STAGE.build(store, params.model_copy(update={"origins": () if baseline is None else (baseline,)}))
 

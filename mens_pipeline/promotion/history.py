@@ -123,12 +123,16 @@ def find_champion(store: ArtifactStore) -> Artifact | None:
     `RefusedError` if the pointer names a missing adapter, or pointer and history do not belong together.
     """
     key = champion_key(store)
-    if key is None:
-        return None
-    champion = store.get(KIND, key)
-    if champion is None:
-        raise RefusedError(f"{store.root / KIND}: the champion {key[:12]} is gone. Restore it, or promote another one.")
+    champion = store.get(KIND, key) if key is not None else None
+    if champion is None and key is not None:
+        raise RefusedError(f"champion {key[:12]} is gone from {store.root}. Restore it, promote its run, or roll back.")
     return champion
+
+
+def find_last_change(store: ArtifactStore) -> HistoryEvent | None:
+    """Return the event that put the adapter in use; a later one was interrupted. Errors as in `champion_key`."""
+    key = champion_key(store)
+    return next((event for event in reversed(read_history(store)) if event.key == key), None)
 
 
 def describe_champion(store: ArtifactStore) -> str:
@@ -151,10 +155,10 @@ def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
 
     This keeps a comparison the same after the candidate is promoted.
     """
-    champion = find_champion(store)
-    if champion is None or adapter_sha256_of(champion) != adapter_sha256:
-        return champion
-    previous = find_promotion(store, champion.key).previous
+    event = find_last_change(store)
+    if event is None or event.adapter_sha256 != adapter_sha256:
+        return find_champion(store)
+    previous = find_promotion(store, event.key).previous
     return store.get(KIND, previous) if previous is not None else None
 
 
@@ -166,9 +170,9 @@ def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
     raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: no promotion of {key[:12]}. Restore the file.")
 
 
-def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
+def find_usable_before(store: ArtifactStore, present: str) -> str | None:
     """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one."""
-    event = find_promotion(store, present.key)
+    event = find_promotion(store, present)
     passed_over = {*find_withdrawn(store), event.adapter_sha256}
     promotions = [entry for entry in read_history(store) if entry.action != "rollback"]
     last = max(place for place, entry in enumerate(promotions) if entry == event)

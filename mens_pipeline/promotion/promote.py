@@ -13,7 +13,7 @@ from mens_pipeline.promotion.bill import write_bill
 from mens_pipeline.promotion.history import (
     HistoryEvent,
     adapter_sha256_of,
-    find_champion,
+    find_last_change,
     find_usable_before,
     find_withdrawn,
     lock_champion,
@@ -52,18 +52,20 @@ def promote(  # noqa: PLR0913 - the inputs of a promotion
 ) -> Promotion:
     """Make an adapter the champion; a `RefusedError` names every reason why its verdict does not allow it.
 
-    A signed override excuses a failed verdict, a rollback, and unknown held-out pairs. `confirm` is called right before
-    the change; if it raises, the champion stays.
+    A signed override excuses a failed verdict, a rollback, and unknown held-out pairs. Lost files of the champion are
+    copied again. `confirm` is called right before a change; if it raises, the champion stays.
     """
     with lock_champion(store) as seen:
         reasons = [*find_reasons_against(verdict, adapter, store, terms, override)]
         if reasons:
             raise RefusedError(f"{adapter.path}: not promoted. {' '.join(reasons)}")
-        before = find_champion(store)
-        is_same = before is not None and adapter_sha256_of(before) == adapter.digest
-        if before is not None and is_same and explain_unsigned(before, store) is None:
-            return Promotion(before, before.key, changed=False)
-        champion = _store(verdict, adapter, store, override)
+        before = find_last_change(store)
+        same = before.key if before is not None and before.adapter_sha256 == adapter.digest else ""
+        champion = store.get(Kind.PROMOTED_ADAPTER, same)
+        if champion is None or champion.find_changed() or explain_unsigned(champion, store) is not None:
+            champion = _store(verdict, adapter, store, override)
+        if champion.key == same:
+            return Promotion(champion, same, changed=False)
         event = HistoryEvent(
             timestamp_unix=now,
             action="promote" if override is None else "override",
@@ -91,12 +93,11 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     left, or the one to use is missing, was changed or is not signed.
     """
     with lock_champion(store) as seen:
-        present = find_champion(store)
+        present = find_last_change(store)
         if present is None:
-            raise RefusedError(
-                f"{store.root / Kind.PROMOTED_ADAPTER}: there is no champion to roll back. Promote an adapter first."
-            )
-        previous = find_usable_before(store, present)
+            place = store.root / Kind.PROMOTED_ADAPTER
+            raise RefusedError(f"{place}: there is no champion to roll back. Promote an adapter first.")
+        previous = find_usable_before(store, present.key)
         found = store.get(Kind.PROMOTED_ADAPTER, previous) if previous is not None else None
         if found is None:
             detail = f"the previous one, {previous[:12]}, is gone" if previous else "no earlier one can be used"
@@ -110,7 +111,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             key=found.key,
             previous=present.key,
             adapter_sha256=adapter_sha256_of(found),
-            withdrawn_sha256=adapter_sha256_of(present),
+            withdrawn_sha256=present.adapter_sha256,
             reason=reason,
         )
         record(store, event, found, seen)

@@ -322,8 +322,17 @@ def test_an_override_does_not_allow_a_foreign_verdict(run: Path, store: Artifact
     assert_refused("has changed since the verdict", gate, run, store, override=record)
 
 
-def test_a_missing_champion_is_named(run: Path, store: ArtifactStore) -> None:
-    key = promoted(run, store)
-    (store.root / "promoted_adapter" / key / "manifest.json").unlink()
-    with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):
+def test_a_champion_that_is_lost_is_promoted_again_or_rolled_back(tmp_path: Path, store: ArtifactStore) -> None:
+    runs = [trained(tmp_path / name, name) for name in ("first", "second")]
+    before, key = (promoted(run, store) for run in runs)
+    folder, history = store.root / "promoted_adapter" / key, read_history(store)
+    for lost in (folder / ADAPTER / WEIGHTS, folder / "manifest.json"):
+        lost.unlink()
+        again = promote(verdict_of(runs[1], store), runs[1], store, PRESENT, now=NOW)
+        assert (again.champion.key, again.changed, again.champion.find_changed()) == (key, False, ())
+    lost.unlink()
+    with pytest.raises(RefusedError, match=f"champion {key[:12]} is gone from .*Restore it, promote its run, or roll"):
         find_champion(store)
+
+    assert read_history(store) == history
+    assert roll_back(store, now=NOW, reason="it is gone").champion.key == before
