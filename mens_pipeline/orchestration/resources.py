@@ -164,12 +164,13 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
     """Return metadata of the champion: its figures, report, history and card."""
     champion, history = promotion.champion, read_history(store)
+    event = next(event for event in reversed(history) if event.key == champion.key)  # the last may be interrupted
     notice = format_refused_files(champion, load_source_policy(PIPELINE_CONFIG))
     card = (champion.file(ADAPTER) / CARD).read_text(encoding="utf-8")
     metadata = {
         **_figures(read_results(champion.file(RESULTS))),
-        "adapter_sha256": history[-1].adapter_sha256[:12],
-        "reason": history[-1].reason,
+        "adapter_sha256": event.adapter_sha256[:12],
+        "reason": event.reason,
         **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),

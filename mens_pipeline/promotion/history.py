@@ -137,9 +137,9 @@ def find_last_change(store: ArtifactStore) -> HistoryEvent | None:
 
 def describe_champion(store: ArtifactStore) -> str:
     """Describe the adapter in use: `0c3d2c6cb3be of 2026-01-02 12:00 UTC stays`; errors as in `champion_key`."""
-    if champion_key(store) is None:
+    event = find_last_change(store)
+    if event is None:
         return "no adapter is in use"
-    event = read_history(store)[-1]
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix))
     return f"{event.adapter_sha256[:12]} of {since} stays"
 

@@ -11,7 +11,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import champion_key, find_champion, read_history
+from mens_pipeline.promotion.history import champion_key, describe_champion, find_champion, read_history
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT, Override
 from mens_pipeline.promotion.verdict_basis import Terms
@@ -208,6 +208,8 @@ def test_a_rollback_restores_the_previous_adapter(tmp_path: Path, store: Artifac
     assert [event.action for event in read_history(store)] == ["promote"] * 3 + ["rollback"] * 2
     with pytest.raises(RefusedError, match=r"no earlier one can be used\. Promote another adapter instead"):
         roll_back(store, now=NOW, reason="once more")
+    (store.root / "promoted_adapter" / "champion").write_text(keys[2])  # as if the rollbacks were interrupted
+    assert describe_champion(store).startswith(read_history(store)[2].adapter_sha256[:12])
 
 
 def test_a_rollback_skips_withdrawn_adapters(tmp_path: Path, store: ArtifactStore) -> None:
