@@ -112,7 +112,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             previous=present.key,
             adapter_sha256=adapter_sha256_of(found),
             withdrawn_sha256=present.adapter_sha256,
-            reason=reason,
+            reason=reason.encode(errors="replace").decode(),  # a terminal may send bytes that are not UTF-8
         )
         record(store, event, found, seen)
         return Promotion(found, present.key, changed=True)
