@@ -243,11 +243,10 @@ def _list_items(kind: Path) -> Iterator[Item]:
         is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
         if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):
             found = None
-            with suppress(FileNotFoundError):  # a run may remove its folder meanwhile
-                if is_key and manifest.is_file():
-                    made = manifest.stat().st_mtime
-                    found = _parse_item((kind.name, path.name), path, manifest.read_bytes(), made)
-                yield found or _measure(kind.name, path)
+            if is_key and manifest.is_file():
+                text, made = manifest.read_text(encoding="utf-8", errors="replace"), manifest.stat().st_mtime
+                found = _parse_item((kind.name, path.name), path, text, made)
+            yield found or _measure(kind.name, path)
 
 
 def _parse_item(ref: tuple[str, str], path: Path, content: bytes, made: float) -> Item | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline_tests.cli.invoking import invoke
 
@@ -66,9 +65,3 @@ def test_json_has_the_same_plan(artifacts: list[Artifact]) -> None:
     assert plan["applied"] is False
     assert plan["bytes_removed"] == removed["bytes"] < plan["bytes"]
     assert (removed["key"], removed["reason"]) == (artifacts[0].key, "older than 90 days")
-
-
-def test_a_missing_store_is_misuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "none"))
-
-    assert isinstance(_prune().exception, SourceNotFoundError)
