@@ -244,14 +244,17 @@ class PresetEstimate(NamedTuple):
 def estimate_presets(
     presets: Mapping[str, Preset], base: Base, tokens: float, suite: SuiteCounts, *, has_kernels: bool
 ) -> Iterator[PresetEstimate]:
-    """Estimate each preset that `auto` can pick, on the smallest GPU with enough memory; `tokens` are per epoch.
+    """Estimate each preset that `auto` can pick, on the smallest GPU with enough memory, if there is one.
 
+    `tokens` are per epoch.
     With `has_kernels`, flash-linear-attention computes the layers of linear attention.
     """
     sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
     layer = layer_bytes({**_LAYER, **sizes}, has_kernels=has_kernels)
     for name, preset in presets.items():
-        if preset.min_vram_gb is None:
+        least = preset.min_vram_gb
+        gpu = next((one for one in GPUS if one.memory_gb >= least), None) if least is not None else None
+        if gpu is None:
             continue
         recipe = Recipe.model_validate(preset.values)
         at_once = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length
@@ -260,7 +263,6 @@ def estimate_presets(
         steps = max(1, round(tokens * recipe.num_train_epochs / step))
         steps = min(steps, recipe.max_steps or steps)
         rows = Rows(steps, steps * step)
-        gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
         rates = gpu.estimate_rates(base, has_kernels=has_kernels)
         device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
         held = fit_memory(recipe, base, at_once, device, layer)
