@@ -301,10 +301,10 @@ def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def paths_in(materialization: dg.AssetMaterialization) -> dict[str, str]:
-    """Restore the full paths that `fold_paths` shortened."""
+    """Restore the full paths that `fold_paths` shortened, as far as their keys are of artifacts on record."""
     if FILES not in materialization.metadata:
         return {}
     paths: Any = materialization.metadata[FILES].value
     refs = json.dumps(read_artifact(materialization).as_json()) if ARTIFACT in materialization.metadata else ""
     keys = {f"{key[:12]}*": key for key in _WHOLE_KEY.findall(refs)}
-    return {name: _CUT_KEY.sub(lambda cut: keys[cut[0]], path) for name, path in paths.items()}
+    return {name: _CUT_KEY.sub(lambda cut: keys.get(cut[0], cut[0]), path) for name, path in paths.items()}

@@ -1,6 +1,17 @@
 """Metadata that assets show."""
 
-from mens_pipeline.orchestration.metadata import count_reasons
+import dagster as dg
+
+from mens_pipeline.orchestration.metadata import count_reasons, fold_paths
+from mens_pipeline.orchestration.resources import paths_in, reference
+from mens_pipeline.storage.store import ArtifactRef
+
+
+def test_the_key_of_no_artifact_stays_short() -> None:
+    paths = {key: dg.MetadataValue.path(f"/{key * 64}/file") for key in "ab"}
+    made = dg.AssetMaterialization("set", metadata={**fold_paths(paths), **reference(ArtifactRef("set", "a" * 64))})
+
+    assert paths_in(made) == {"a": f"/{'a' * 64}/file", "b": "/bbbbbbbbbbbb*/file"}
 
 
 def test_reasons_are_counted_with_their_first_places() -> None:
