@@ -7,7 +7,7 @@ from typing import Final
 
 _SECRETS: Final = (
     *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
-    *("TOKEN", "DSN", "PROXY", "URL"),
+    *("TOKEN", "DSN", "PROXY", "URL", "URI", "WEBHOOK", "PAT", "STRING", "COOKIE", "JWT"),
 )
 """Endings of words in the names of variables that may contain a secret, or an address with a password."""
 

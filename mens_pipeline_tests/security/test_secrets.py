@@ -25,6 +25,10 @@ _PLANTED = {
     "PGPASSWORD": "planted-pg-password",
     "http_proxy": "http://user:planted-proxy-password@127.0.0.1:9",
     "DATABASE_URL": "postgresql://user:planted-database-password@127.0.0.1/x",
+    "MONGODB_URI": "mongodb://user:planted-mongodb-password@127.0.0.1/x",
+    "AZURE_STORAGE_CONNECTION_STRING": "AccountKey=planted-azure-account-key",
+    "GITHUB_PAT": "ghp_plantedplantedplantedplantedplanted",
+    "SLACK_WEBHOOK": "https://hooks.example.com/planted-webhook",
 }
 _URL_PASSWORD = "planted-url-password"  # noqa: S105 - a planted secret
 _TYPED = ("sk-8Kq2Vx4Tm7Rw3Ld6planted9Zs1", "planted-told-password-9", "ada.planted@firm.example.de")
