@@ -53,9 +53,8 @@ _OF_MACHINE: Final = {
     "Read-only file system": f"Let it be written, {_AGAIN}",
     "No space left on device": f"Make room, {_AGAIN}",
     "No locks available": f"Use folders on another file system, {_AGAIN}",
-    "Cannot allocate memory": SMALLER,
-    "out of memory": SMALLER,
-    "CUBLAS_STATUS_ALLOC_FAILED": SMALLER,
+    "File name too long": f"Name a shorter one, {_AGAIN}",
+    **dict.fromkeys(("Cannot allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"), SMALLER),
 }
 """Phrase of a system error, which libraries quote -> advice."""
 _SHOWN: Final = 300
