@@ -221,8 +221,8 @@ def run(
         name: value for name, value in (("preset", preset), ("domain", domain)) if value is not None
     }
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
-    if len(chosen) > 1 and not with_training:
-        raise typer.BadParameter("--no-train does not train recipes. Leave it out, or name one recipe.")
+    if not with_training and (len(chosen) > 1 or more or force_train):
+        raise typer.BadParameter("--no-train does not train recipes. Name one, without --more and --force-train.")
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": infill_share}
