@@ -141,7 +141,7 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return "the adapter passed but was not promoted; see the reason above"
     if not is_good:
         return "fix the failure, and run the same command again: finished steps are reused"
-    if gate.get("policy", "").split(" ")[0] == "trial":
+    if gate.get("policy", "").split(" ")[0] == "trial" and "promoted_adapter" not in figures:
         return f"a trial is never promoted; {command} run trains an adapter that can be promoted"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return f"{command} run{options} promotes it; {command} compare A B shows two recipes side by side"
