@@ -36,13 +36,13 @@ def gate(tmp_path: Path) -> Artifact:
         (folder / RECEIPT).write_text("{}")
         return {}
 
-    return ArtifactStore(tmp_path / "漢字").build(Kind.BENCHMARK_GATE, {}, write)[0]
+    return ArtifactStore(tmp_path / "店").build(Kind.BENCHMARK_GATE, {}, write)[0]
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Start a server of the store and yield its address."""
-    with PageServer(open_socket(0), ArtifactStore(tmp_path / "漢字")) as server:
+    with PageServer(open_socket(0), ArtifactStore(tmp_path / "店")) as server:
         Thread(target=server.serve_forever, args=(0.01,)).start()
         yield server.server_port
         server.shutdown()
@@ -57,15 +57,16 @@ def _get(
         return reply.status, reply.read().decode()
 
 
-def test_a_page_is_shown(gate: Artifact, port: int) -> None:
-    assert _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}") == (
-        200,
-        "<title>Refused: adapter 0123</title><p>a verdict</p>",
-    )
+def test_a_page_or_its_error_is_shown(gate: Artifact, port: int) -> None:
+    place, manifest = f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}", gate.path / "manifest.json"
+    assert _get(port, place) == (200, "<title>Refused: adapter 0123</title><p>a verdict</p>")
+    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 9'))
+    status, text = _get(port, place)
+    assert (status, f"店/{Kind.BENCHMARK_GATE}" in text) == (502, True)
 
 
 def test_lists_pages_with_links_that_stay_valid(gate: Artifact, port: int, tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path / "漢字")
+    store = ArtifactStore(tmp_path / "店")
 
     def write(folder: Path) -> dict[str, str]:
         (folder / PAGE).write_text("<title>Promoted: adapter 4567</title>")
