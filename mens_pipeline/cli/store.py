@@ -30,8 +30,8 @@ def prune(
 ) -> None:
     """Print which artifacts config/retention.yaml keeps and deletes and why; delete them with --apply.
 
-    The latest artifacts, the champion, its history, and everything that a kept artifact was built from always stay.
-    The age of an artifact counts from the last run that made or reused it.
+    The latest artifacts, the champion, its history, and the verdicts, figures, adapters and train sets that these or a
+    kept verdict or adapter were made from always stay. The age of an artifact counts from its last use.
 
     Exit code 0: done. 2: the command was misused.
     """
