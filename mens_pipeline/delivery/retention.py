@@ -130,15 +130,18 @@ def _find_kept(
     names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
     days = policy.days.model_dump()
     for kind, group in groupby(items, key=lambda item: item.kind):
-        for number, item in enumerate(item for item in group if item.is_artifact):
+        num_newer = 0
+        for item in group:
+            # A damaged manifest makes a folder look unfinished, so names and history come first.
             if (kind, item.key) in names:
                 yield item, f"named by {names[kind, item.key]}"
             elif kind == Kind.PROMOTED_ADAPTER and item.key in stored.history:
                 yield item, "in the history of champions"
-            elif kind in days and _age(item, now) < days[kind]:
+            elif item.is_artifact and kind in days and _age(item, now) < days[kind]:
                 yield item, f"younger than {days[kind]} days"
-            elif kind not in days and number < policy.newest:
+            elif item.is_artifact and kind not in days and num_newer < policy.newest:
                 yield item, f"among the newest {policy.newest}"
+            num_newer += item.is_artifact
 
 
 def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
@@ -243,10 +246,11 @@ def _list_items(kind: Path) -> Iterator[Item]:
         is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
         if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):
             found = None
-            if is_key and manifest.is_file():
-                text, made = manifest.read_text(encoding="utf-8", errors="replace"), manifest.stat().st_mtime
-                found = _parse_item((kind.name, path.name), path, text, made)
-            yield found or _measure(kind.name, path)
+            with suppress(FileNotFoundError):  # a run may remove its folder meanwhile
+                if is_key and manifest.is_file():
+                    made = manifest.stat().st_mtime
+                    found = _parse_item((kind.name, path.name), path, manifest.read_bytes(), made)
+                yield found or _measure(kind.name, path)
 
 
 def _parse_item(ref: tuple[str, str], path: Path, content: bytes, made: float) -> Item | None:

@@ -82,7 +82,7 @@ class _PageRequest(BaseHTTPRequestHandler):
             artifact = self.server.store.get(*found.groups()) if found is not None else None
             notice = format_refused_files(artifact, self.server.policy())
         except (MensError, OSError) as error:
-            self.send_error(HTTPStatus.BAD_GATEWAY, explain=str(error))  # a status line takes only Latin-1
+            self.send_error(HTTPStatus.BAD_GATEWAY, explain=str(error))  # a status line is Latin-1
             return
         if artifact is None or not artifact.file(PAGE).is_file():
             self.send_error(HTTPStatus.NOT_FOUND, "No page at this address. All pages are listed at /")

@@ -248,9 +248,18 @@ def test_a_dry_run_removes_nothing_and_plans_the_same(two: ArtifactStore) -> Non
 
 
 def test_removes_abandoned_folders(store: ArtifactStore) -> None:
+    """Damaged ones, too, except one with a name."""
     kind = store.root / "qlora_adapter"
     (_adapter(store, "first").path / MANIFEST).unlink()
-    for number, content in enumerate((b"\xff\xfe", b'{"outputs": []}', b'"text"', b"[" * 100_000)):
+    damaged = (
+        b"null",
+        b"\xff\xfe",
+        b'{"outputs": []}',
+        b'{"outputs": {}, "training": null}',
+        b'"text"',
+        b"[" * 100_000,
+    )
+    for number, content in enumerate(damaged):
         (_adapter(store, f"damaged {number}").path / MANIFEST).write_bytes(content)
     for name in (".work-old", ".draft-old", ".work-busy", ".work-held"):
         (kind / name / "checkpoints").mkdir(parents=True)
@@ -262,7 +271,8 @@ def test_removes_abandoned_folders(store: ArtifactStore) -> None:
         plan = prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
 
     assert {(d.item.key[:5], d.item.num_bytes > 0) for d in plan.removed} >= {(".work", True), (".draf", True)}
-    assert {path.name for path in kind.iterdir()} == {"latest", "notes", ".work-busy", ".work-held"}
+    named = str(store.read_pointer("qlora_adapter", "latest"))
+    assert {path.name for path in kind.iterdir()} == {"latest", named, "notes", ".work-busy", ".work-held"}
 
 
 def test_a_run_may_remove_its_files_meanwhile(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:

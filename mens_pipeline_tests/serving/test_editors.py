@@ -231,19 +231,19 @@ def test_a_warm_up_request_generates_nothing(infill: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/infill", "/api/generate"])
-def test_unsupported_fields_are_named_or_rejected(taught: Running, path: str) -> None:
+def test_unsupported_fields_are_named_or_rejected(infill: Running, path: str) -> None:
     fields = {"min_p": 0.1, "cache_prompt": False, "top_k": 5, "typical_p": 0.9, "repetition_penalty": 1.1}
-    asked: dict[str, Any] = {"prompt": "fn f", **fields}
+    body: dict[str, Any] = {"prompt": "fn f", **fields}
     if path.startswith("/v1"):
         body["max_tokens"] = 2
     if "chat" in path:
         body = {**body, "messages": [{"role": "user", "content": "Write a function."}]}
         del body["prompt"]
     if path.startswith("/api"):
-        asked = {"prompt": "fn f", "options": {**fields, "num_predict": 2}, "stream": False}
-    with taught.http() as client:
-        lenient = client.post(path, json=asked)
-        strict = client.post(path, json=asked, headers={"X-Mens-Strict": "1"})
+        body = {"prompt": "fn f", "options": {**fields, "num_predict": 2}, "stream": False}
+    with infill.http() as client:
+        lenient = client.post(path, json=body)
+        strict = client.post(path, json=body, headers={"X-Mens-Strict": "1"})
 
     assert lenient.status_code == 200, lenient.text
     assert "min_p" in lenient.headers["X-Mens-Warning"]

@@ -160,8 +160,8 @@ def test_texts_that_would_become_too_long_stay_as_they_were(workers: BehaviourWo
     both = records_of("".join(f'fn {name}() to str {{ return "{long}" }}\n' for name in "fg"))[0]
     (stated,) = records_of(f"// @training_prompt: {'p' * MAX_TEXT}\nfn f(n: int) to int {{ return n * 2 }}\n")
 
-    assert [pair.response for pair in _pairs_of(both, workers)] == [both.text]
-    assert [pair.prompt.count("For example") for pair in _pairs_of(stated, workers)] == [1]
+    assert [pair.response for pair in _make_pairs(both, workers)] == [both.text]
+    assert [pair.prompt.count("For example") for pair in _make_pairs(stated, workers)] == [1]
 
 
 def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:

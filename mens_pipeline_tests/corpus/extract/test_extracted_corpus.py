@@ -119,7 +119,7 @@ def test_a_change_of_attributes_is_noticed(workspace: Path, store: ArtifactStore
     build_extracted_corpus(workspace, store)
     (workspace / ".gitattributes").write_text("*.vox -linguist-generated\n")
 
-    assert _contents(build_extracted_corpus(workspace, store)[0]) == _cold(workspace, tmp_path / "cold")
+    assert _contents(build_extracted_corpus(workspace, store)[0]) == _extract_cold(workspace, tmp_path / "cold")
 
 
 def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
