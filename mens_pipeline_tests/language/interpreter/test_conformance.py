@@ -15,8 +15,7 @@ _LINES = (Path(__file__).parent / "conformance.jsonl").read_text(encoding="utf-8
 _EXAMPLES = [json.loads(line) for line in _LINES]
 
 
-_PATIENT = Limits(test_seconds=60.0, program_seconds=60.0)
-"""On a busy machine, programs would reach the time limit before the limit of steps."""
+_PATIENT = Limits(test_seconds=60.0, program_seconds=60.0)  # on a busy machine, steps must run out before the time
 
 
 def _outcome(source: str) -> str:
@@ -31,10 +30,6 @@ def _outcome(source: str) -> str:
 @every("example", _EXAMPLES, ids=lambda example: example["id"])
 def test_example_has_its_outcome(example: dict[str, str]) -> None:
     assert _outcome(example["source"]) == example["outcome"]
-
-
-def test_there_are_examples_of_both_kinds() -> None:
-    assert (len(_EXAMPLES), sum(example["outcome"] == "pass" for example in _EXAMPLES)) == (265, 172)
 
 
 _WITHOUT_EXAMPLE = {"J7", "T10", "U5", "U6", "R5", "R6", "R7", "R8", "R9", "R10"}
