@@ -33,7 +33,7 @@ def test_replaces_a_part_and_keeps_the_others(tmp_path: Path) -> None:
 
 
 def test_a_failed_module_leaves_its_output(tmp_path: Path) -> None:
-    """The writer of the page may be killed too, so each line and the reason of a failure are on it at once."""
+    """Each line is on the page at once, so that a killed run leaves it."""
     page, go = tmp_path / "page.md", tmp_path / "go"
     write_part(page, "Other", "kept")
     script = (

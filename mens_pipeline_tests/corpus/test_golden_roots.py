@@ -57,7 +57,6 @@ def _find_heldout(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
     return {group_of(pair) for pair in pairs} - {group_of(pair) for pair in split.train["pairs"]}, split.num_groups
 
 
-@pytest.mark.seed_row(42)
 def test_only_golden_programs_are_held_out_and_rated_highest(workspace: Path) -> None:
     everywhere = _pairs(workspace)
     _give_golden_roots(workspace)
@@ -74,7 +73,6 @@ def test_only_golden_programs_are_held_out_and_rated_highest(workspace: Path) ->
     assert ratings == {"golden/one.vox": 5, "golden/two.vox": 5, "sandbox/three.vox": 4, "page.md": 4}
 
 
-@pytest.mark.seed_row(42)
 def test_the_parse_rate_is_that_of_golden_programs(workspace: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
 

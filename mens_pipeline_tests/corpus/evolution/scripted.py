@@ -33,12 +33,12 @@ BUDGET = Budget(max_requests=1000, max_tokens=10_000_000, max_minutes=60, max_ro
 class Scripted:
     """A generator whose replies a function makes.
 
-    `log_line` maps a request to the text of its reply, None if the reply was cut. `asked` holds the requests in order.
+    `write_reply` returns the reply to a request, None if it was cut. `asked` holds the requests in order.
     After `fail_after` replies it fails like an interrupted call. `run_evolution` sets the `ledger` of replies given
     before.
     """
 
-    log_line: Callable[[ModelRequest], str | None]
+    write_reply: Callable[[ModelRequest], str | None]
     asked: list[ModelRequest] = field(default_factory=list)
     fail_after: int | None = None
     name: str = "scripted"
@@ -56,7 +56,7 @@ class Scripted:
                 if self.fail_after is not None and len(self.asked) >= self.fail_after:
                     raise KeyboardInterrupt
                 self.asked.append(request)
-                text = self.log_line(request)
+                text = self.write_reply(request)
                 written = "fn f(" if text is None else text
                 self.ledger.add(Reply(key=request.key, text=written, stopped=text is not None, num_tokens=150))
             if (reply := self.ledger.find(request.key)) is not None:

@@ -181,10 +181,10 @@ _INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two 
 def test_a_failed_attempt_has_a_reason(
     tmp_path: Path, instruction: str | None, completion: str | None, reason: EvolutionDrop
 ) -> None:
-    def log_line(request: ModelRequest) -> str | None:
+    def write_reply(request: ModelRequest) -> str | None:
         return instruction if is_rewriting(request) else completion
 
-    account = run_evolution(_SEEDS[:1], Scripted(log_line), tmp_path / "l", generations=3)
+    account = run_evolution(_SEEDS[:1], Scripted(write_reply), tmp_path / "l", generations=3)
     (attempt,) = account.failures
 
     assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, _SEEDS[0].digest.hex())

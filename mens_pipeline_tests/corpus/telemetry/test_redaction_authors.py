@@ -42,7 +42,7 @@ def test_most_of_500_planted_names_are_found() -> None:
     recall, of_known = 1 - len(missed) / len(planted), 1 - len(known) / (18 * len(_NAMES))
 
     assert len(planted) == 500
-    assert (recall, of_known) >= _LEAST_RECALL
+    assert recall >= _LEAST_RECALL[0]
     assert of_known >= _LEAST_RECALL[1], known
 
 
