@@ -153,11 +153,13 @@ def test_mix_refuses_a_source_that_is_missing(folder: Path) -> None:
         ("sources: [", "not YAML"),
         ("sources: 3\n", "sources: Input should be"),
         ("sources: [{path: a, weigth: 2}]\n", "sources.0.weigth: unknown"),
-        ("sources: [{path: .}]\n", "Name a readable file of JSON lines"),
+        ("sources: [{path: .}]\n", "expected a path below the data folder"),
+        ("sources: [{path: rows}]\n", "Name a readable file of JSON lines"),
     ],
 )
 def test_an_invalid_mix_is_misuse(folder: Path, content: str, problem: str) -> None:
     (folder / "mix.yaml").write_text(content)
+    (folder / "rows").mkdir()
     done = run_main("corpus", "mix", "--config", "mix.yaml", folder=folder)
 
     assert done.returncode == 2
