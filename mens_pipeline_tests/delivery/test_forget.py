@@ -183,8 +183,8 @@ def test_an_entry_is_written_once_and_never_by_a_dry_run(pipeline: Pipeline) -> 
     assert "written    1 new entries" in first.stdout
     assert "written    0 new entries" in again.stdout
     assert path.read_text() == (
-        '# ours\n- path: old.vox\n- path: "theirs/queue.vox"\n'
-        f'  sha256: ["{digest_of(pipeline.root / "theirs/queue.vox")[:16]}"]\n  reason: "asked"\n'
+        "# ours\n- path: old.vox\n- path: theirs/queue.vox\n"
+        f"  sha256:\n  - {digest_of(pipeline.root / 'theirs/queue.vox')[:16]}\n  reason: asked\n"
     )
 
 

@@ -1,10 +1,10 @@
 """Withdrawn files, listed in `config/forgotten.yaml`: they are used for neither training nor evaluation."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+import yaml
 from pydantic import Field, RootModel, field_validator, model_validator
 
 from mens_pipeline.corpus.extract.licences import LicencePolicy, refuse_unknown_ids
@@ -61,9 +61,9 @@ class Forgotten(Strict):
         return PurePosixPath(path).is_relative_to(self.path) or sha256.startswith(self.sha256)
 
     def format(self) -> str:
-        """Format it as an entry of the list, with JSON values, which YAML accepts."""
-        values = {**self.model_dump(exclude_none=True), **({"reason": self.reason} if self.reason else {})}
-        return "- " + "\n  ".join(f"{name}: {json.dumps(value)}" for name, value in values.items()) + "\n"
+        """Format it as an entry of the list; its reason may hold half characters."""
+        reason = {"reason": self.reason.encode("utf-8", "backslashreplace").decode()} if self.reason else {}
+        return str(yaml.safe_dump([self.model_dump(exclude_none=True) | reason], sort_keys=False))
 
 
 class _List(RootModel[tuple[Forgotten, ...]]):

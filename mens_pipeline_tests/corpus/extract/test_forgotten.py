@@ -21,7 +21,7 @@ from mens_pipeline_tests.every import every_row
 
 _DIGEST = "0123456789abcdef"
 _FILE = Forgotten(path="a/b.vox", sha256=(_DIGEST,), reason='says "no"\n- licence: MIT')
-_LICENCE = Forgotten(licence="GPL-*")
+_LICENCE = Forgotten(licence="GPL-*", reason="\udcff 👍\u2028")
 
 
 @every_row(
@@ -44,7 +44,7 @@ def test_the_list_is_read_back(tmp_path: Path) -> None:
     path.write_text("# these:\n" + _FILE.format() + _LICENCE.format())
 
     assert (before, empty) == ((), ())
-    assert load_forgotten(path) == (_FILE, _LICENCE)
+    assert load_forgotten(path) == (_FILE, _LICENCE.model_copy(update={"reason": "\\udcff 👍\u2028"}))
     assert load_forgotten(PIPELINE_CONFIG.with_name("forgotten.yaml")) == ()
 
 
