@@ -38,13 +38,14 @@ def find_base_model(
     if folder.is_dir():
         return describe_base(name, None, folder, "folder", _read_licence(folder))
     target, downloads = cache / name.replace("/", "--"), cache / "downloads"
-    if name in WHEEL_BASES and (target / RECORD).is_file():
+    is_in_wheels = name in WHEEL_BASES and revision in {None, WHEEL_BASES[name].revision}
+    if is_in_wheels and (target / RECORD).is_file():
         return _read_record(target)
     tried: list[str] = []
     found = _of_hub(name, revision, cache, tried, log_line)
     if found is not None:
         return found
-    if name in WHEEL_BASES:
+    if is_in_wheels:
         try:
             downloads.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -148,7 +149,5 @@ def _first_line(error: Exception) -> str:
 
 def _read_licence(path: Path) -> str | None:
     card = path / "README.md"
-    if not card.is_file():
-        return None
-    lines = card.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = card.read_text(encoding="utf-8", errors="replace").splitlines() if card.is_file() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), None)
