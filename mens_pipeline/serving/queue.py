@@ -45,8 +45,7 @@ class Loaded:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode tokens to text, without control tokens."""
-        text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
-        return text
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
     def new_engine(self, num_slots: int) -> Engine[ServedSlot]:
         """Return an engine for `num_slots` completions at once, or fewer."""
@@ -194,19 +193,20 @@ class GenerationQueue:
             now = time.monotonic()
             if now >= self._stop_at:
                 return False
-            waiting, self._waiting = self._waiting, deque()
-            for completion in waiting:
-                engine = others if completion.request.around is None else pieces
-                if completion.is_cancelled:
-                    continue
-                if now >= completion.request.deadline:
-                    completion.listen(self._lateness())
-                elif engine.has_room:
-                    slot = new_slot(loaded, completion)
-                    self._running.append(slot)
-                    engine.admit(slot)
-                else:
-                    self._waiting.append(completion)
+            self._waiting = deque(one for one in self._waiting if not one.is_cancelled)
+            waiting = tuple(self._waiting)
+        for completion in waiting:  # without the lock, since a slot may take a second to build
+            engine = others if completion.request.around is None else pieces
+            if now >= completion.request.deadline:
+                completion.listen(self._lateness())
+            elif engine.has_room:
+                slot = new_slot(loaded, completion)
+                self._running.append(slot)
+                engine.admit(slot)
+            else:
+                continue
+            with self._wake:
+                self._waiting.remove(completion)
         return True
 
     def _finish(self, slot: ServedSlot, loaded: Loaded) -> None:

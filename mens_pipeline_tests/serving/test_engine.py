@@ -2,13 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.serving import queue
 from mens_pipeline.serving.generation import Failed, GenerationResult
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
@@ -31,14 +30,8 @@ def _load() -> Loaded:
     return Loaded(hybrid_model(), frozenset(), _Bytes())
 
 
-def _run_engine(
-    load: Callable[[], Loaded] = _load, limits: ServerLimits = _LIMITS
-) -> AbstractContextManager[tuple[GenerationQueue, list[State]]]:
-    return run_queue(load, limits)
-
-
 def test_completions_run_to_their_limit() -> None:
-    with _run_engine() as (engine, states):
+    with run_queue(_load, _LIMITS) as (engine, states):
         asked = [Submission(number) for number in (1, 5, 9)]
         engine.submit([one.completion for one in asked])
         ends = [one.end() for one in asked]
@@ -77,14 +70,14 @@ def test_a_model_that_cannot_be_loaded_ends_the_queue() -> None:
     def load() -> Loaded:
         raise RefusedError("weights: gone. Restore them.")
 
-    with _run_engine(load) as (engine, states):
+    with run_queue(load, _LIMITS) as (engine, states):
         engine.join(30)
 
     assert (states, engine.failure) == ([State.ENDED], "weights: gone. Restore them.")
 
 
 def test_a_request_is_accepted_as_a_whole_or_not_at_all() -> None:
-    with _run_engine() as (engine, _):
+    with run_queue(_load, _LIMITS) as (engine, _):
         asked = [Submission(2_000_000) for _ in range(9)]
         engine.submit([one.completion for one in asked])
         with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Retry in \d+ seconds"):
@@ -99,7 +92,7 @@ def test_a_request_is_accepted_as_a_whole_or_not_at_all() -> None:
 
 
 def test_the_timeout_ends_running_and_waiting_completions() -> None:
-    with _run_engine() as (engine, _):
+    with run_queue(_load, _LIMITS) as (engine, _):
         long = [Submission(2_000_000, seconds=1) for _ in range(3)]
         engine.submit([one.completion for one in long])
         ends = [one.end() for one in long]
@@ -127,7 +120,7 @@ def test_the_queue_survives_a_failure_of_the_model() -> None:
                 raise RuntimeError("out of memory")
             return model(**inputs)
 
-    with _run_engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
+    with run_queue(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer), _LIMITS) as (engine, _):
         is_full.set()
         failing = Submission()
         engine.submit([failing.completion])
@@ -144,7 +137,7 @@ def test_the_queue_survives_a_failure_of_the_model() -> None:
 
 @pytest.mark.slow
 def test_a_stopping_queue_waits_for_running_completions() -> None:
-    with _run_engine() as (engine, _):
+    with run_queue(_load, _LIMITS) as (engine, _):
         short, long = Submission(50), Submission(2_000_000)
         engine.submit([short.completion, long.completion])
         engine.stop(3.0)
@@ -156,8 +149,27 @@ def test_a_stopping_queue_waits_for_running_completions() -> None:
     assert 2.5 < time.monotonic() - start < 15
 
 
+def test_a_slot_is_built_without_the_lock_and_its_failure_ends_all_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def fail(*_: object) -> None:
+        counting = threading.Thread(target=lambda: sizes.append(sum(engine.count())), daemon=True)
+        counting.start()
+        counting.join(10)
+        raise RefusedError("no slot")
+
+    monkeypatch.setattr(queue, "new_slot", fail)
+    with run_queue(_load, _LIMITS) as (engine, _):
+        asked = [Submission() for _ in range(2)]
+        engine.submit([one.completion for one in asked])
+        ends = [one.end() for one in asked]
+
+    assert (sizes, engine.failure) == ([2], "no slot")
+    assert all(isinstance(end, Failed) for end in ends)
+
+
 def test_a_long_prompt_does_not_block_others() -> None:
-    with _run_engine() as (engine, _):
+    with run_queue(_load, _LIMITS) as (engine, _):
         long, short = Submission(1, prompt=(121,) * 40_000), Submission(3)
         engine.submit([long.completion])
         engine.submit([short.completion])
@@ -180,7 +192,7 @@ def test_rejects_requests_that_cannot_finish_in_time() -> None:
         loaded.model.forward = wait_and_forward
         return loaded
 
-    with _run_engine(load_slow_model, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
+    with run_queue(load_slow_model, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
         first = Submission(6)
         engine.submit([first.completion])
         assert isinstance(first.end(), GenerationResult)
