@@ -1,5 +1,6 @@
 """`mens merge`, `mens push` and `mens lineage`: merge an adapter, publish it, and trace its origin."""
 
+import shutil
 import tempfile
 import time
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings, open_store
+from mens_pipeline.storage.files import copy_folder, disk_error
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -163,7 +165,15 @@ def push(
         raise ConfigurationError(f"--into {into}: already exists. Name a new folder.")
     target = hub.Target(repo, revision, "model" if what == "adapter" else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
+        plan = _plan_push(what, run_dir, target, settings, Path(staging))
+        if into is not None:
+            try:
+                copy_folder(Path(staging), into)
+            except OSError as error:
+                shutil.rmtree(into, ignore_errors=True)
+                raise disk_error(
+                    error, f"--into {into}", "Name a folder that can be created.", is_named=True
+                ) from error
         files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
         total = sum(file.num_bytes for file in plan.files)
         head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"

@@ -201,11 +201,14 @@ def test_sends_the_train_set_of_a_champion(hub: Hub, promoted: _Promoted, tmp_pa
 
 
 def test_datasets_loads_the_benchmark(hub: Hub, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    done = push(
-        hub, tmp_path, _DATASET, "--what", "benchmark", "--into", str(kept), "--yes", MENS_DATA_LICENCE="apache-2.0"
+    kept, what = tmp_path / "kept", ("--what", "benchmark", "--into")
+    done, again, inside = (
+        push(hub, tmp_path, _DATASET, *what, str(into), *more, MENS_DATA_LICENCE="apache-2.0")
+        for into, *more in ((kept, "--yes"), (kept,), (kept / "README.md" / "x",))
     )
     assert done.returncode == 0, done.stderr
+    assert f"--into {kept}: already exists. Name a new folder." in again.stderr
+    assert f"--into {kept}/README.md/x: Not a directory. Name a folder that can be created." in inside.stderr
     tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
 
     for folder in (_clone(hub, tmp_path / "clone"), kept):
