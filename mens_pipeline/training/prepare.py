@@ -230,7 +230,7 @@ def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: f
         advice = "Name another --output-dir, or start over with --force-restart."
         try:
             found = str(json.loads(path.read_text(encoding="utf-8"))["digest"])
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise RefusedError(f"{path}: the run's digest is unreadable ({type(error).__name__}). {advice}") from error
         if found != digest:
             which = f"contract {found[:12]}, expected {digest[:12]}"

@@ -1,6 +1,5 @@
 """The number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
 
-import json
 import math
 from bisect import bisect_right
 from collections import deque
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import newest_checkpoint, write_document
+from mens_pipeline.models.base import read_object
 
 _WARMUP_SHARE: Final = 10
 """The warmup takes up to a tenth of the steps that are left when their number is decided."""
@@ -88,6 +88,9 @@ FILE: Final = "steps.json"
 
 _STATE: Final = "trainer_state.json"
 """File of transformers in a checkpoint."""
+
+_LONGEST: Final = 100_000_000  # bytes of one of these files
+_START_OVER: Final = "Restore the file, or start over with --force-restart."
 
 _MEASURED: Final = 5
 """Steps to measure before the first decision, fewer once a tenth of the budget is used."""
@@ -164,7 +167,10 @@ class StepPlan:
         self._resumed_at = resumed_at
         self.schedule = schedule
         if path.is_file():
-            found = [StepDecision(**values) for values in json.loads(path.read_text(encoding="utf-8"))["decisions"]]
+            try:
+                found = [StepDecision(**values) for values in read_object(path, _LONGEST, _START_OVER)["decisions"]]
+            except (LookupError, TypeError) as error:
+                raise RefusedError(f"{path}: not the decisions of a run ({error}). {_START_OVER}") from error
             self._record(tuple(decision for decision in found if decision.step <= resumed_at))
 
     @property
@@ -256,9 +262,9 @@ def take_up(
     """Restore the step plan of a run at its newest checkpoint; refuse decisions that differ from the checkpoint's."""
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes
-    state = {} if checkpoint is None else json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+    state = {} if checkpoint is None else read_object(checkpoint / _STATE, _LONGEST, _START_OVER)
     plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state.get("global_step", 0), is_recorded=is_recorded)
-    if checkpoint is not None and state["max_steps"] != plan.num_steps:
-        found = f"the run has {plan.num_steps} steps, but {checkpoint.name} is from a run of {state['max_steps']}"
-        raise RefusedError(f"{run_dir / FILE}: {found}. Restore the file, or start over with --force-restart.")
+    if checkpoint is not None and (num_steps := state.get("max_steps")) != plan.num_steps:
+        found = f"the run has {plan.num_steps} steps, but {checkpoint.name} is from a run of {num_steps}"
+        raise RefusedError(f"{run_dir / FILE}: {found}. {_START_OVER}")
     return plan

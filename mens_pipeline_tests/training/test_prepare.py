@@ -129,7 +129,7 @@ def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path)
         )
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"', "[" * 100_000])
 def test_rejects_a_malformed_contract(base: Path, tmp_path: Path, content: str) -> None:
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / CONTRACT).write_text(content)

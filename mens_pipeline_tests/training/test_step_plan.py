@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE
 from mens_pipeline.training.step_plan import FILE, Schedule, StepDecision, StepPlan, take_up
+from mens_pipeline_tests.every import every_row
 
 _TARGET = 150
 _BUDGET = 1200.0
@@ -151,15 +152,24 @@ def test_a_resumed_run_drops_decisions_after_its_checkpoint(tmp_path: Path) -> N
     assert _run(after, lambda _step: 12.0, 30 * 12.0, 30) == pytest.approx((100, 1200))
 
 
-def test_a_checkpoint_of_other_decisions_is_refused(tmp_path: Path) -> None:
+@every_row(
+    (None, '{"global_step": 30, "max_steps": 100}', "has 150 steps, but checkpoint-30 is from a run of 100"),
+    (None, "{}", "has 150 steps, but checkpoint-30 is from a run of None"),
+    (None, "[", r"trainer_state\.json: not JSON"),
+    ("[" * 100_000, "{}", r"steps\.json: not JSON"),
+    ('{"decisions": [{}]}', "{}", "not the decisions of a run"),
+)
+def test_a_damaged_checkpoint_or_one_of_other_decisions_is_refused(
+    decisions: str | None, state: str, problem: str, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / CHECKPOINTS / "checkpoint-30"
-    checkpoint.mkdir(parents=True)
+    checkpoint.mkdir(parents=True, exist_ok=True)
     (checkpoint / COMPLETE).write_text("{}")
-    (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 30, "max_steps": 100}))
+    (checkpoint / "trainer_state.json").write_text(state)
+    if decisions is not None:
+        (tmp_path / FILE).write_text(decisions)
 
-    with pytest.raises(
-        RefusedError, match=r"steps.json: the run has 150 steps, but checkpoint-30 is from a run of 100"
-    ):
+    with pytest.raises(RefusedError, match=rf"{problem}.*or start over with --force-restart"):
         take_up(tmp_path, Schedule(_TARGET, 5, "linear"), [1] * _TARGET, 20)
 
 
