@@ -101,7 +101,7 @@ def split_at_marks(text: str) -> tuple[str, str] | None:
         if marks == _CODE_LLAMA:
             prefix, suffix = prefix.removeprefix(" ").removesuffix(" "), suffix.removesuffix(" ")
         return prefix + middle, suffix
-    if unknown := dict.fromkeys(_LIKE_A_MARK.findall(text)):
+    if unknown := dict.fromkeys(mark[:_LONGEST_WORD] for mark in _LIKE_A_MARK.findall(text)):
         raise ValueError(f"{', '.join(list(unknown)[:_MOST_NAMED])}: not supported as marks of a cursor")
     return None
 

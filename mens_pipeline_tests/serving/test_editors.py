@@ -337,7 +337,7 @@ def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | Non
     [
         ("<fim_prefix>a<fim_middle>", "<fim_prefix>"),
         ("<|editable_region_start|>\nfn f() {<|user_cursor_is_here|>}", "<|user_cursor_is_here|>"),
-        ("fn f() {<FILL>}", "<FILL>"),
+        (f"fn f() {{<FILL>}}<fim_{'x' * 9_000}>", f"<FILL>, <fim_{'x' * 59}: not supported"),
         ("<|cursor|>", "<|cursor|>"),
     ],
 )
