@@ -56,6 +56,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
 
 _GRACE_SECONDS: Final = 20.0  # time for unfinished completions when the server is asked to end
 _CLOSING_SECONDS: Final = 5
+_TOKEN: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _BASE_PATH: Final = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)
 _KEEP_ALIVE_SECONDS: Final = 30
 _BACKLOG: Final = 128
@@ -91,7 +92,7 @@ def access_to(
     """Return the access rules of a server at an address.
 
     `hosts` are the host names in requests from a proxy on this machine. `ConfigurationError` if other machines can
-    reach it and there is no token, or if the base path is invalid.
+    reach it and there is no token, or if the base path or the token is invalid.
     """
     if not _BASE_PATH.fullmatch(base_path):
         raise ConfigurationError(
@@ -102,6 +103,10 @@ def access_to(
     if reach and token is None:
         advice = f"Set {variable} to a secret, for example from `openssl rand -hex 32`, or listen on 127.0.0.1."
         raise ConfigurationError(f"{reach}: other machines can reach this server, but no token is set. {advice}")
+    if token is not None and not _TOKEN.fullmatch(token.get_secret_value()):
+        raise ConfigurationError(
+            f"{variable}: no header can carry it. Use ASCII characters, with no space at the ends."
+        )
     names = LOCAL_NAMES | {address.host, *(host.lower() for host in hosts)}
     return Access(token, names if address.is_local else None, base_path)
 

@@ -142,20 +142,22 @@ def test_a_proxy_may_use_its_own_host_names_and_path(merged: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "base_path", "message"),
+    ("hosts", "token", "base_path", "message"),
     [
-        (
-            ["code.example.org"],
-            "",
-            r"MENS_SERVE_HOSTS code\.example\.org: other machines can reach this server, but no token",
-        ),
-        ([], "vox", "--base-path vox: not a path. Use one such as /vox"),
-        ([], "/vox/", "--base-path /vox/: not a path"),
+        (["a.example"], None, "", r"MENS_SERVE_HOSTS a\.example: other machines can reach this server, but no token"),
+        ([], "geheim-\xe4-0123456789", "", "MENS_SERVE_TOKEN: no header can carry it. Use ASCII"),
+        ([], "secret-\udcff-0123456789", "", "MENS_SERVE_TOKEN: no header can carry it"),
+        ([], "secret-0123456789 ", "", "MENS_SERVE_TOKEN: no header can carry it"),
+        ([], None, "vox", "--base-path vox: not a path. Use one such as /vox"),
+        ([], None, "/vox/", "--base-path /vox/: not a path"),
     ],
 )
-def test_a_proxy_needs_a_token_and_a_valid_path(hosts: list[str], base_path: str, message: str) -> None:
+def test_a_proxy_needs_a_valid_token_and_path(
+    hosts: list[str], token: str | None, base_path: str, message: str
+) -> None:
+    secret = None if token is None else SecretStr(token)
     with pytest.raises(ConfigurationError, match=message):
-        access_to(resolve_address("127.0.0.1", 0), None, "MENS_SERVE_TOKEN", hosts, base_path)
+        access_to(resolve_address("127.0.0.1", 0), secret, "MENS_SERVE_TOKEN", hosts, base_path)
 
 
 def test_clients_of_ollama_detect_the_server(server: Running) -> None:
