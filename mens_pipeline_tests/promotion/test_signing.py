@@ -299,7 +299,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     (champion.path / "manifest.json").write_text(json.dumps(champion.manifest))
 
     assert "not match the key" in str(_CHECKING.find_reason(champion))
-    with pytest.raises(RefusedError, match=f"the champion {champion.key[:12]} is gone"):
+    with pytest.raises(RefusedError, match=f"champion {champion.key[:12]} is gone from"):
         champion_model(checking, CPU)
 
 
