@@ -53,7 +53,7 @@ _OF_MACHINE: Final = {
     "Read-only file system": f"Let it be written, {_AGAIN}",
     "No space left on device": f"Make room, {_AGAIN}",
     "No locks available": f"Use folders on another file system, {_AGAIN}",
-    "File name too long": f"Name a shorter one, {_AGAIN}",
+    **dict.fromkeys(("File name too long", "Symlink loop"), f"Name another path, {_AGAIN}"),
     **dict.fromkeys(("Cannot allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"), SMALLER),
 }
 """Phrase of a system error, which libraries quote -> advice."""
@@ -61,7 +61,7 @@ _SHOWN: Final = 300
 
 
 def describe_machine_problem(error: BaseException) -> str | None:
-    """Return a message with advice if an exception is about memory, a disk, locks or Dagster's database, else None."""
+    """Return a message with advice if an exception is about memory, a disk, a path or Dagster's database, else None."""
     said = " ".join(str(error).split())[:_SHOWN]
     if isinstance(error, MemoryError):
         return f"out of memory. {SMALLER}"

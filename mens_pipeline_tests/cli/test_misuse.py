@@ -20,13 +20,14 @@ _CASES = [
     ("corpus validate missing.jsonl -o o.jsonl", 2, _ROWS),
     ("corpus validate rows.jsonl -o o.jsonl --quarantine o.jsonl", 2, "o.jsonl: named for two purposes. Name another"),
     ("corpus infill rows.jsonl -o rows.jsonl", 2, "rows.jsonl: named for two purposes."),
+    ("corpus extract loop -o o.jsonl", 1, "/loop'. Name another path, and run the command again."),
     ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:2: invalid extracted record ("),
     ("corpus mix --config missing.yaml", 2, "No such file or directory"),
     ("run --recipe=default --recipe=wide --no-train", 2, "--no-train does not train recipes"),
     ("run --no-train --more 10m", 2, "without --more and --force-train"),
     ("eval-local --run-dir missing --devices 0", 2, "Invalid value for '--devices'"),
     ("eval-local --model missing", 1, "missing/training_manifest.json: No such file"),
-    (f"compare {'a' * 256} b", 1, "aaa'. Name a shorter one, and run the command again."),
+    (f"compare {'a' * 256} b", 1, "aaa'. Name another path, and run the command again."),
     ("grammar --format bnf", 2, "'lark', 'gbnf'"),
     ("grammar -o rows.jsonl/vox.lark", 2, "Name a file in a writable folder."),
 ]
@@ -37,6 +38,8 @@ def test_a_mistake_prints_advice(tmp_path: Path, case: tuple[str, int, str]) -> 
     words, code, message = case
     (tmp_path / "empty").mkdir(exist_ok=True)
     (tmp_path / "rows.jsonl").write_text("\n{}\n")
+    if not (tmp_path / "loop").is_symlink():
+        (tmp_path / "loop").symlink_to("loop")
     done = run_main(*words.split(), folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (code, "")
