@@ -39,7 +39,7 @@ from mens_pipeline.language.semantics import semantic_diagnostics, semantic_reco
 from mens_pipeline.storage.files import bounded_lines, read_regular
 
 MAX_REQUEST_BYTES: Final = 67_108_864
-"""Size limit of a line; a longer one is malformed and never held in memory as a whole."""
+"""Size limit of a program, and of a line; a longer line is malformed and never held in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,7 @@ def _report_malformed(identity: object, number: int, problem: str) -> dict[str, 
     return {"id": identity, "ok": False, "declarations": [], "constructs": {}, "diagnostics": [], "error": message}
 
 
-_MAX_BYTES: Final = 67_108_864  # size limit of a program
 _STDIN: Final = Path("-")
-
 
 ModeOption = Literal["auto", "source", "script", "ui"]
 """Grammar mode of a text; `auto` follows the name of the file (M6)."""
@@ -157,8 +155,9 @@ def check(
         if files or as_json:
             raise typer.BadParameter("--jsonl takes no files and no --json. Leave them out.")
         raise typer.Exit(_check_lines(jsonl, mode, with_semantics=not syntax_only))
-    if not files:
-        raise typer.BadParameter("nothing to check. Name files or folders, `-` for standard input, or use --jsonl.")
+    if not files or files.count(_STDIN) > 1:
+        found = "`-` is named twice" if files else "nothing to check"
+        raise typer.BadParameter(f"{found}. Name files or folders, `-` once for standard input, or use --jsonl.")
     paths = [path for root in files for path in ([root] if root == _STDIN else vox_files(root))]
     if not paths:
         raise typer.BadParameter(f"no .vox files in {', '.join(map(str, files))}. Name other files or folders.")
@@ -184,7 +183,10 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
 def _read_program(path: Path) -> bytes | str:
     """Return the content of a file, or the reason if it cannot be read: one bad file must not stop the others."""
     try:
-        return read_regular(path, _MAX_BYTES)
+        if path != _STDIN:
+            return read_regular(path, MAX_REQUEST_BYTES)
+        data = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
+        return data if len(data) <= MAX_REQUEST_BYTES else f"larger than {MAX_REQUEST_BYTES} bytes. Send less."
     except OSError as error:
         return f"{error.strerror}. Name a readable file."
 
@@ -194,13 +196,13 @@ def _resolve_mode(path: Path, mode: ModeOption) -> Mode:
 
 
 def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> _CheckedFile:
-    data = sys.stdin.buffer.read() if path == _STDIN else _read_program(path)
+    data, name = _read_program(path), "<stdin>" if path == _STDIN else str(path)
     if isinstance(data, str):
-        return _CheckedFile(str(path), b"", Analysis(None, ()), None, data)
+        return _CheckedFile(name, b"", Analysis(None, ()), None, data)
     analysis = analyze_bytes(data, _resolve_mode(path, mode))
     module = analysis.module if with_semantics else None
     semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
-    return _CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
+    return _CheckedFile(name, data, analysis, semantic)
 
 
 def _print_json(checked: Iterable[_CheckedFile]) -> bool:

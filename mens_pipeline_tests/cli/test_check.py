@@ -80,8 +80,10 @@ def test_reads_a_program_in_the_given_mode(mode: str, exit_code: int) -> None:
     assert _check("-", "--mode", mode, stdin="print(1)\n").exit_code == exit_code
 
 
-def test_standard_input_has_a_name() -> None:
+def test_standard_input_has_a_name_and_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _check("-", stdin="x").stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
+    monkeypatch.setattr("mens_pipeline.cli.check.MAX_REQUEST_BYTES", 4)
+    assert _check("-", stdin="12345").stdout == "<stdin>: larger than 4 bytes. Send less.\n"
 
 
 def test_bytes_that_are_not_utf8_are_shown_safely(tmp_path: Path) -> None:

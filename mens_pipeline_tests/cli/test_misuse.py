@@ -10,6 +10,7 @@ _CASES = [
     ("check", 2, "nothing to check. Name files or folders"),
     ("check missing.vox", 2, "missing.vox: no such file or folder. Name an existing one."),
     ("check empty", 2, "no .vox files in empty."),
+    ("check - -", 2, "`-` is named twice. Name files or folders"),
     ("check --jsonl - x.vox", 2, "--jsonl takes no files"),
     ("check --jsonl missing.jsonl", 2, "missing.jsonl: No such file or directory. Name a readable file."),
     ("check --mode vue -", 2, "'vue'"),
