@@ -191,8 +191,9 @@ class OwnSources:
 
     def find_reason(self, path: Path) -> Reason | None:
         """Return the reason to leave a file out, whatever its content; None for an own file."""
-        if not all(map(is_entered, path.relative_to(self.root).parts[:-1])):
-            return DropReason.IGNORED, "hidden folders and benchmarks are never read"
+        folders = [place for place in path.parents if self.root in place.parents]
+        if not all(is_entered(place.name) and not any((place / tag).is_file() for tag in _TAGS) for place in folders):
+            return DropReason.IGNORED, "hidden folders, benchmarks, caches and Python environments are never read"
         return self._judge(path, self._folder(path.parent))
 
     def find_mark(self, path: Path, data: bytes) -> Reason | None:

@@ -98,14 +98,15 @@ def test_a_workspace_that_git_ignores_is_read_as_one_without_git(checkout: Path)
 
 
 def test_a_page_includes_no_file_of_others(checkout: Path) -> None:
-    names = ("a.vox", "vendor/v.vox", "new/i.vox", "marked.vox", "n.txt", ".hidden/h.vox", "heldout_bench/t.vox")
+    names = ("a.vox", "vendor/v.vox", "new/i.vox", "marked.vox", "n.txt", ".h/h.vox", "heldout_bench/t.vox", "py/p.vox")
     blocks = "".join(f"```vox\n{{{{#include {name}}}}}\n```\n" for name in names)
     write_files(checkout, {"p.md": f"---\ntraining_eligible: true\n---\n{blocks}", **_programs(*names[4:])})
+    (checkout / "py" / "pyvenv.cfg").touch()
     (page,) = (outcome for outcome in extract_workspace(checkout) if outcome.path == "p.md")
 
-    *others, hidden, benchmark = (drop.reason for drop in page.drops)
+    *others, hidden, benchmark, installed = (drop.reason for drop in page.drops)
     assert others == [DropReason.VENDORED, DropReason.IGNORED, DropReason.GENERATED, DropReason.BAD_INCLUDE]
-    assert hidden == benchmark == DropReason.IGNORED
+    assert hidden == benchmark == installed == DropReason.IGNORED
     assert len(page_records([checkout], ())) == 1
 
 
