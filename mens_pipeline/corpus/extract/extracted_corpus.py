@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool
 from mens_pipeline.corpus.extract.forgotten import SourcePolicy
-from mens_pipeline.corpus.extract.licences import LICENCE_FILES, licence_files_above
+from mens_pipeline.corpus.extract.licences import LICENCE_FILES, files_above
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
@@ -156,7 +156,7 @@ class WorkspaceParams(Params):
         """Hash a workspace and a telemetry table; `others` are fields of a subclass."""
         sources = OwnSources(root, include)
         files = (path for path, left_out in sources.files(root, READ) if left_out is None)
-        fingerprint = tree_fingerprint(root, (*files, *licence_files_above(root)))
+        fingerprint = tree_fingerprint(root, (*files, *files_above(root)))
         checkouts = sources.origins()
         return cls(
             sources=fingerprint,

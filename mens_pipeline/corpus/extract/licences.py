@@ -129,17 +129,18 @@ class Licences:
         return UNKNOWN if UNKNOWN in licences else (" AND " if whole else " OR ").join(licences)
 
 
-def licence_files_above(root: Path) -> Iterator[Path]:
-    """Yield the licence files above a workspace that may apply to it, the nearest first."""
+def files_above(root: Path) -> Iterator[Path]:
+    """Yield the licences and attributes outside a workspace that may apply to it, the nearest first."""
     folder = root.resolve()
     top = find_checkout(root) or folder
     while folder != top:
         folder = folder.parent
-        yield from _licence_files(folder)
+        yield from _licence_files(folder, (*LICENCE_FILES, ".gitattributes"))
+    yield from _licence_files(top, (".git/info/attributes",))
 
 
-def _licence_files(folder: Path) -> list[Path]:
-    return [path for name in LICENCE_FILES if (path := folder / name).is_file() or path.is_symlink()]
+def _licence_files(folder: Path, names: Iterable[str] = LICENCE_FILES) -> list[Path]:
+    return [path for name in names if (path := folder / name).is_file() or path.is_symlink()]
 
 
 def _read_licence(path: Path, below: Path) -> str:

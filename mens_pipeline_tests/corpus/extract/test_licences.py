@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.forgotten import SourcePolicy
-from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, licence_files_above
+from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, files_above
 from mens_pipeline.corpus.extract.sources import OwnSources, SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
 from mens_pipeline.corpus.schema.account import Unit
@@ -100,8 +100,8 @@ def test_the_nearest_licence_file_applies(tmp_path: Path) -> None:
     assert find("choice/a.vox") == "Apache-2.0 OR MIT"
     assert find("odd/a.vox") == find("linked/a.vox") == find("entered/a.vox") == UNKNOWN_LICENCE
     assert Licences(workspace).find_licence(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
-    assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
-    assert list(licence_files_above(checkout)) == []
+    assert list(files_above(workspace)) == [checkout / "LICENSE"]
+    assert list(files_above(checkout)) == []
 
 
 @every_row(
