@@ -143,7 +143,7 @@ class _RecordPairs:
     def pairs(self, behaviour: Behaviour | None) -> tuple[TrainingPair, ...]:
         record = self.record
         if record.lane is Lane.DOCS_QA:
-            about = f'"{record.context or record.name or record.source.path}"'
+            about = f'"{record.context or record.source.path}"'
             return (_pair(record, record.prompt or _choose(_QUESTIONS, record).format(what=about), record.text, None),)
         tests = behaviour.tests if behaviour is not None else None
         named = [_describe(span, record.text) for span in self.wanted[:_MOST_NAMED]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
@@ -44,7 +44,10 @@ MAX_FILE_RECORDS: Final = 8_388_608
 """Most characters of a file's records, metadata included; every record repeats the header and its dependencies."""
 
 MAX_CONTEXT: Final = 400
-"""Most characters of a record's context."""
+"""Most characters of a record's context, before secrets are masked."""
+
+_MAX_LABEL: Final = MAX_TEXT // 4
+"""Most characters of a text that a prompt quotes together with others."""
 
 
 class SourceKind(StrEnum):
@@ -81,7 +84,7 @@ class Lane(StrEnum):
 class Source(Strict):
     """File, lines and commit of a record."""
 
-    path: str = Field(description="File, relative to the workspace, with forward slashes.")
+    path: str = Field(max_length=_MAX_LABEL, description="File, relative to the workspace, with forward slashes.")
     blob: str = Field(description="SHA-256 of the whole file, hexadecimal.")
     span: tuple[int, int] = Field(description="Half-open range of characters in the file.")
     lines: tuple[int, int] = Field(description="First and last line, from 1.")
@@ -107,12 +110,12 @@ class ExtractedRecord(Strict):
     source: Source
     lane: Lane
     text: str = Field(min_length=1, max_length=MAX_TEXT, description="Vox code, or Markdown prose in the docs lane.")
-    text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
+    text_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the text, hexadecimal.")
     verdict: Literal["accepted", "prose"] = Field(description="Verdict of the front end; prose has none.")
-    prompt: str | None = Field(description="Request stated in the source for this text, if any.")
-    context: str | None = Field(description="Title, heading or doc comment.")
+    prompt: str | None = Field(max_length=MAX_TEXT, description="Request stated in the source for this text, if any.")
+    context: str | None = Field(max_length=_MAX_LABEL, description="Title, heading or doc comment.")
     name: str | None = Field(description="The declared name, for a declaration.")
-    category: str = Field(description="Its construct, the hardest of several; `documentation` for prose.")
+    category: str = Field(min_length=1, description="Its construct, the hardest of several; `documentation` for prose.")
     constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
     difficulty: int = Field(ge=1, le=10, description="Difficulty of the hardest construct; 5 for prose.")
     weight: float = Field(gt=0, description="`training_weight` of the source.")
@@ -130,6 +133,12 @@ class ExtractedRecord(Strict):
             problem = analysis.errors[0].message if analysis.errors else "nothing is declared"
             raise ValueError(f"code: the front end does not accept it ({problem})")
         return dict(code_record(content["code"], analysis.module.declarations, source, weight=1.0, metadata={}))
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if (self.verdict == "prose") != (self.lane is Lane.DOCS_QA):
+            raise ValueError(f"verdict: {self.verdict!r} in the lane {self.lane}; prose belongs into {Lane.DOCS_QA}")
+        return self
 
 
 @dataclass(frozen=True)

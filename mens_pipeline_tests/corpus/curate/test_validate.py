@@ -11,9 +11,10 @@ from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, TrainingPair, parsed_code
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES
-from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.corpus.rows import pair_at, records_of
 from mens_pipeline_tests.every import every_row
 
+_RECORD = json.loads(records_of("fn f() { }\n")[0].model_dump_json())
 _PAIR = {"prompt": "p", "response": "fn f() { }", "rating": 5, "category": "function"}
 
 
@@ -28,13 +29,14 @@ def _validate(
 
 @pytest.mark.seed_row(48)
 def test_a_good_pair_is_kept_in_canonical_form() -> None:
-    kept, _, report = _validate({"instruction": "p", "output": "fn f() { }", "rating": 4, "turns": []}, b"  \n")
-    (pair,) = kept
+    written = {"instruction": "p", "output": "fn f() { }", "rating": 4, "turns": []}
+    (pair, named), _, report = _validate(written, b"  \n", {**_PAIR, "response": "fn g() { }", "instruction": "other"})
     written = json.loads(pair.model_dump_json())
 
     assert (written["prompt"], written["response"], written["rating"]) == ("p", "fn f() { }", 4)
     assert "instruction" not in written
-    assert (report.seen, report.kept) == (1, 1)
+    assert named.prompt == "p", "canonical names win over aliases"
+    assert (report.seen, report.kept) == (2, 2)
 
 
 def test_hidden_tests_are_written_only_if_a_row_has_them() -> None:
@@ -44,14 +46,6 @@ def test_hidden_tests_are_written_only_if_a_row_has_them() -> None:
     assert "tests" not in json.loads(plain.model_dump_json())
     assert json.loads(tested.model_dump_json())["tests"] == tests
     assert report.kept == 2
-
-
-@pytest.mark.seed_row(48)
-def test_canonical_names_win_over_aliases() -> None:
-    (pair,) = _validate({**_PAIR, "instruction": "other"})[0]
-
-    assert isinstance(pair, TrainingPair)
-    assert pair.prompt == "p"
 
 
 def test_an_extracted_record_is_kept() -> None:
@@ -81,6 +75,9 @@ def test_an_extracted_record_is_kept() -> None:
     ({**_PAIR, "prompt": ""}, RejectReason.SCHEMA, "prompt"),
     ({**_PAIR, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
     ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
+    ({**_RECORD, "verdict": "prose"}, RejectReason.SCHEMA, "'prose' in the lane vox_codegen; prose belongs into vox_d"),
+    ({**_RECORD, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
+    ({**_RECORD, "context": "x" * MAX_TEXT}, RejectReason.SCHEMA, "context: String should have at most 16384"),
     ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
     ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
     ({**_PAIR, "tests": "@test fn ("}, RejectReason.COMPILER_REJECTED, "hidden tests are rejected at line 1"),

@@ -93,15 +93,11 @@ def test_dependencies_that_do_not_fit_into_a_prompt_are_left_out(workers: Behavi
     assert [pair.response for pair in _make_pairs(record, workers)] == ["fn f() to str { return long() }\n"]
 
 
-def test_the_prompt_of_a_file_without_comments_lists_its_declarations(workers: BehaviourWorkers) -> None:
+def test_the_prompt_of_a_file_without_comments_lists_twelve_declarations(workers: BehaviourWorkers) -> None:
     (pair,) = _make_pairs(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
-
-    assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
-
-
-def test_a_prompt_lists_at_most_twelve_declarations(workers: BehaviourWorkers) -> None:
     prompt = _make_pairs(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
 
+    assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
     assert prompt.count("`x") == 12
     assert "and 3 more declarations" in prompt
 
