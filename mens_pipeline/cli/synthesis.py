@@ -19,8 +19,6 @@ from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.evolution.evolve import EvolutionAccount, Seeds
-    from mens_pipeline.language import Mode
-    from mens_pipeline.language.interpreter import ProgramReport
 
 
 _EVERY_SECONDS: Final = 5.0  # seconds between two lines of progress
@@ -136,9 +134,10 @@ def evol(options: _EvolOptions) -> None:
     settings = load_settings()
     if not settings.evol_gate:
         raise RefusedError(_CLOSED)
-    refuse_repeated(options.pairs, options.output, options.heldout, options.ledger, options.dropped)
+    ledger = options.ledger or options.output.with_suffix(".ledger.jsonl")
+    refuse_repeated(options.pairs, options.output, options.heldout, ledger, options.dropped)
     with interruptible("run the same command to resume; the ledger holds all replies so far"):
-        seeds, account, num_new = _evolve(options, settings)
+        seeds, account, num_new = _evolve(options, settings, ledger)
     account.check()
     write_jsonl(options.output, account.rows)
     if options.dropped is not None:
@@ -148,7 +147,7 @@ def evol(options: _EvolOptions) -> None:
     typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
 
 
-def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
+def _evolve(options: _EvolOptions, settings: Settings, replies: Path) -> "tuple[Seeds, EvolutionAccount, int]":
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.evolution.evolve import (
         Budget,
@@ -168,7 +167,7 @@ def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, Evolutio
     if url is None or model is None:
         raise ConfigurationError(_WHO)
     key, length = settings.evol_api_key, options.max_reply_tokens
-    ledger = Ledger(options.ledger or options.output.with_suffix(".ledger.jsonl"))
+    ledger = Ledger(replies)
     generator = ChatEndpoint(url, model, ledger, key, length, options.temperature, concurrency=options.concurrency)
     policy = load_pipeline_config(PIPELINE_CONFIG)
     seeds = sort_seeds(read_pairs(options.pairs), policy.split, options.seed)
@@ -183,11 +182,10 @@ def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, Evolutio
         return Reading(program=program, is_refusal=is_refusal(text), is_stub=has_placeholder(program))
 
     with Sandbox(1, features=FEATURES) as sandbox:
-
-        def run_tests(program: str, mode: "Mode") -> "ProgramReport":
-            return sandbox.run(program, mode=mode)
-
-        account = evolve(seeds, plan, Session(generator, time.monotonic, read_reply, run_tests, neighbours))
+        session = Session(
+            generator, time.monotonic, read_reply, lambda program, mode: sandbox.run(program, mode=mode), neighbours
+        )
+        account = evolve(seeds, plan, session)
     return seeds, account, ledger.num_new
 
 

@@ -179,9 +179,9 @@ def test_an_interrupted_command_says_how_to_resume(folder: Path) -> None:
     assert len((folder / "out.ledger.jsonl").read_text().splitlines()) == len(server.requests)
 
 
-def test_seeds_are_not_overwritten(folder: Path) -> None:
-    before = (folder / "pairs.jsonl").read_bytes()
-    result = _invoke(folder / "pairs.jsonl", "-o", folder / "pairs.jsonl", "--endpoint", "https://h/v1", "--name", "m")
-
-    assert "Name another file" in refusal(result, ConfigurationError)
-    assert (folder / "pairs.jsonl").read_bytes() == before
+def test_seeds_and_replies_are_not_overwritten(folder: Path) -> None:
+    seeds, before = folder / "pairs.jsonl", (folder / "pairs.jsonl").read_bytes()
+    for words in (("-o", seeds), ("-o", folder / "out.jsonl", "--dropped", folder / "out.ledger.jsonl")):
+        result = _invoke(seeds, *words, "--endpoint", "https://h/v1", "--name", "m")
+        assert "Name another file" in refusal(result, ConfigurationError)
+    assert seeds.read_bytes() == before
