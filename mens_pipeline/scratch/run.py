@@ -21,6 +21,7 @@ from mens_pipeline.scratch.data import JsonlDataLoader, count_shown, plan_order
 from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.tokenizer import VOCABULARY
 from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
@@ -299,22 +300,22 @@ def merge_scratch(sources: Sequence[Path], output: Path) -> MeanManifest:
         for name, tensor in _load_weights(source).items():
             share = tensor.to(torch.float64) / len(sources)
             weights[name] = weights[name] + share if name in weights else share
-    for name in _COPIED:
-        if (sources[-1] / name).is_file():
-            shutil.copyfile(sources[-1] / name, output / name)
-    save_file(
-        {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()},
-        output / WEIGHTS_FILE,
-        metadata={"format": "pt"},
-    )
-    manifest = MeanManifest(
-        kind=Kind.SCRATCH_MODEL,
-        lane=LANE,
-        method="mean of weights",
-        sources=tuple({"path": str(source), "sha256": digest_of(source / WEIGHTS_FILE)} for source in sources),
-        model_sha256=digest_of(output / WEIGHTS_FILE),
-    )
-    (output / MERGE_MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
+    mean = {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()}
+    with draft_folder(output.resolve()) as draft:
+        for name in _COPIED:
+            if (sources[-1] / name).is_file():
+                shutil.copyfile(sources[-1] / name, draft / name)
+        save_file(mean, draft / WEIGHTS_FILE, metadata={"format": "pt"})
+        manifest = MeanManifest(
+            kind=Kind.SCRATCH_MODEL,
+            lane=LANE,
+            method="mean of weights",
+            sources=tuple({"path": str(source), "sha256": digest_of(source / WEIGHTS_FILE)} for source in sources),
+            model_sha256=digest_of(draft / WEIGHTS_FILE),
+        )
+        (draft / MERGE_MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
+        for path in draft.iterdir():
+            path.replace(output / path.name)
     return manifest
 
 

@@ -163,10 +163,14 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         merge_scratch([cut], tmp_path / "out")
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_or_left_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = _write_model(tmp_path / "a", 1)
     (tmp_path / "file").write_text("x")
 
+    monkeypatch.setattr("safetensors.torch.save_file", lambda *_, **_kinds: pytest.fail("interrupted"))
+    with pytest.raises(pytest.fail.Exception):
+        merge_scratch([model], tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
     with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
         merge_scratch([model], model)
     for output in (tmp_path / "file", tmp_path / "file" / "out"):
