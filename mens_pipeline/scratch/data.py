@@ -165,7 +165,8 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
     plan = plan_run(build_columns(loader.entries[row] for row in train), recipe)
     if not plan.batches:
         left_out = ", ".join(f"{count} {reason}" for reason, count in loader.counts.dropped.items()) or "none"
-        raise RefusedError(f"no row trains (left out: {left_out}). Raise max_length, or extract more data.")
+        advice = "Raise max_length, or extract" if loader.counts.dropped[Skipped.TOO_LONG] else "Extract"
+        raise RefusedError(f"no row trains (left out: {left_out}). {advice} more data.")
     batches = Batches(np.array(train, np.uint32)[plan.batches.rows], plan.batches.starts)
     return Order(batches, plan.num_steps, plan.num_skipped, tuple(train), tuple(validation))
 

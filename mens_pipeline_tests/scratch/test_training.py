@@ -135,3 +135,5 @@ def test_a_run_is_not_resumed_with_another_contract(tmp_path: Path) -> None:
         prepare_fast(tmp_path, seed=7)
     with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
         prepare_fast(tmp_path / "other", max_length=16)
+    with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 low_rating\)\. Extract more data"):
+        prepare_fast(tmp_path / "other", min_rating=5)
