@@ -290,13 +290,14 @@ def _read_blob(printed: IO[bytes]) -> str | None:
     while (left := left - len(data)) and (data := printed.read(min(left, _MOST_BYTES))):
         pass
     try:
-        return data.removesuffix(b"\n").decode() if is_whole else None
+        return data.removesuffix(b"\n").decode().replace("\r\n", "\n") if is_whole else None
     except UnicodeDecodeError:
         return None
 
 
 def _cut(commit: _Commit, file: _File, before: str, after: str, history: History) -> Iterator[HistoryHole]:
-    old, new, mode = _split_lines(before), _split_lines(after), mode_of(file.path)
+    old, new = (StringIO(text, newline="\n").readlines() for text in (before, after))  # as git counts them
+    mode = mode_of(file.path)
     for start, removed, then, added in file.hunks:
         # If a hunk removes or adds no lines, git gives the line before it.
         first = start - 1 if removed else start
@@ -316,11 +317,6 @@ def _cut(commit: _Commit, file: _File, before: str, after: str, history: History
             history.drop(ReplayDrop.REJECTED)
         else:
             yield HistoryHole(commit.id, commit.time, file.path, prefix, middle, suffix, mode)
-
-
-def _split_lines(text: str) -> list[str]:
-    """Split a text into lines as git counts them, with their ends."""
-    return StringIO(text.replace("\r\n", "\n"), newline="\n").readlines()
 
 
 def _has_code(prefix: str, middle: str, suffix: str) -> bool:
