@@ -184,7 +184,7 @@ def pairs(
 
     Functions that can run are executed: their prompts show examples of results, and their pairs have hidden tests.
 
-    Exit code 0: the pairs are written. 1: IN is empty or holds other rows than records. 2: the command was misused.
+    Exit code 0: the pairs are written. 1: no records, or other rows in IN. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
