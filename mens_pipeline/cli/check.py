@@ -307,7 +307,7 @@ def run_files(
     """Run the @test functions and @forall properties of Vox programs.
 
     Each program runs in a process without files, network or environment, with limited time and memory. A test that
-    needs more is reported as unsupported.
+    needs more is reported as unsupported: tables need --database. A fallback of @ensure needs --contracts.
 
     Exit code 0: all passed. 1: something failed or was rejected. 2: the command was misused, or there are no tests.
 

@@ -48,7 +48,7 @@ def test_failures_read_like_a_compiler(tmp_path: Path) -> None:
         f"{path}:4:5: failed[wrong_answer]: halves: expected `left is right` (left: 2, right: 3)\n"
         " | trying\n"
         f"{path}:6:30: error[DivisionByZero]: by_zero: an integer is divided by 0\n"
-        f"{path}:7:28: unsupported[fs]: reads: `std.fs` needs fs, which the interpreter does not provide\n"
+        f"{path}:7:28: unsupported[fs]: reads: `std.fs` needs fs, which this run does not provide\n"
         f"{path}:8:7: limit[StepLimit]: turns: more than 1,000,000 steps\n"
     )
     assert result.stderr == "1/5 tests passed (20.0 %)\n"

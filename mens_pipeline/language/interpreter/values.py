@@ -116,7 +116,7 @@ class Refused:
     name: str
 
     def fault(self) -> VoxError:
-        return VoxError(self.reason, f"`{self.name}` needs {self.reason}, which the interpreter does not provide")
+        return VoxError(self.reason, f"`{self.name}` needs {self.reason}, which this run does not provide")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
