@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import dropwhile
 from typing import Final, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -151,33 +152,26 @@ def adapter_sha256_of(promoted: Artifact) -> str:
 
 
 def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
-    """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
+    """Return the baseline of a candidate: the champion, or the weights before it if the candidate is the champion.
 
     This keeps a comparison the same after the candidate is promoted.
     """
-    event = find_last_change(store)
-    if event is None or event.adapter_sha256 != adapter_sha256:
+    present = find_last_change(store)
+    if present is None or present.adapter_sha256 != adapter_sha256:
         return find_champion(store)
-    previous = find_promotion(store, event.key).previous
+    previous: str | None = present.key
+    for event in reversed(read_history(store)):  # the same weights may have been promoted under several keys
+        if (event.key, event.adapter_sha256) == (previous, adapter_sha256) and event.action != "rollback":
+            previous = event.previous
     return store.get(KIND, previous) if previous is not None else None
 
 
-def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
-    """Return the event that last promoted an adapter; refuse (`RefusedError`) if the history has none."""
-    for event in reversed(read_history(store)):
-        if event.key == key and event.action != "rollback":
-            return event
-    raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: no promotion of {key[:12]}. Restore the file.")
-
-
-def find_usable_before(store: ArtifactStore, present: str) -> str | None:
+def find_usable_before(store: ArtifactStore, present: HistoryEvent) -> str | None:
     """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one."""
-    event = find_promotion(store, present)
-    passed_over = {*find_withdrawn(store), event.adapter_sha256}
-    promotions = [entry for entry in read_history(store) if entry.action != "rollback"]
-    last = max(place for place, entry in enumerate(promotions) if entry == event)
-    before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
-    return next((entry.key for entry in before), None)
+    passed_over = {*find_withdrawn(store), present.adapter_sha256}
+    promotions = (event for event in reversed(read_history(store)) if event.action != "rollback")
+    before = dropwhile(lambda event: event.key != present.key, promotions)
+    return next((event.key for event in before if event.adapter_sha256 not in passed_over), None)
 
 
 def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:

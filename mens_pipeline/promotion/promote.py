@@ -97,7 +97,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         if present is None:
             place = store.root / Kind.PROMOTED_ADAPTER
             raise RefusedError(f"{place}: there is no champion to roll back. Promote an adapter first.")
-        previous = find_usable_before(store, present.key)
+        previous = find_usable_before(store, present)
         found = store.get(Kind.PROMOTED_ADAPTER, previous) if previous is not None else None
         if found is None:
             detail = f"the previous one, {previous[:12]}, is gone" if previous else "no earlier one can be used"

@@ -11,7 +11,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import champion_key, describe_champion, find_champion, read_history
+from mens_pipeline.promotion.history import champion_key, describe_champion, find_baseline, find_champion, read_history
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT, Override
 from mens_pipeline.promotion.verdict_basis import Terms
@@ -42,7 +42,7 @@ def _override(run: Path, gate: Artifact) -> Override:
     )
 
 
-def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: ArtifactStore) -> None:
+def test_a_passing_verdict_makes_the_adapter_the_champion_once(run: Path, store: ArtifactStore) -> None:
     promotion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
 
     assert promotion.changed
@@ -50,6 +50,8 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
     assert champion_key(store) == promotion.champion.key
     kept = {path.relative_to(promotion.champion.path).as_posix() for path in promotion.champion.path.rglob("*.*")}
     assert kept >= {f"{ADAPTER}/{WEIGHTS}", MANIFEST, RECEIPT, RESULTS, "report.html", "telemetry.jsonl"}
+    again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
+    assert (again.champion.key, again.changed) == (promotion.champion.key, False)
     assert [event.action for event in read_history(store)] == ["promote"]
 
 
@@ -177,16 +179,6 @@ def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, stor
     promoted(first, store)
 
     assert_refused("The champion has changed since it was compared", early, second, store)
-
-
-def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
-    gate = verdict_of(run, store)
-    first = promote(gate, run, store, PRESENT, now=NOW)
-    again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
-
-    assert not again.changed
-    assert again.champion.key == first.champion.key
-    assert len(read_history(store)) == 1
 
 
 def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: ArtifactStore) -> None:
@@ -337,4 +329,9 @@ def test_a_champion_that_is_lost_is_promoted_again_or_rolled_back(tmp_path: Path
         find_champion(store)
 
     assert read_history(store) == history
+    higher = THRESHOLDS.model_copy(update={"min_benchmark": 0.8})
+    again = promote(scored(runs[1], store, evaluated(runs[1], store), higher), runs[1], store, PRESENT, now=NOW)
+    baseline = find_baseline(store, adapter_digest(runs[1]))
+    assert baseline is not None
+    assert (again.previous, again.champion.key != key, baseline.key) == (key, True, before)
     assert roll_back(store, now=NOW, reason="it is gone").champion.key == before
