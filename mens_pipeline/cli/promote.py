@@ -127,6 +127,8 @@ def promote(
     from mens_pipeline.promotion.receipt import read_override
     from mens_pipeline.promotion.verdict_basis import Verdict
 
+    if [rollback, history, sign, override_file is not None].count(True) > 1:
+        raise typer.BadParameter("found two of --rollback, --history, --sign-history and --override. Give one of them.")
     settings = load_settings()
     store = open_store(settings)
     if history or sign:
