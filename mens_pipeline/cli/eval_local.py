@@ -141,10 +141,10 @@ def eval_local(options: EvalOptions) -> None:
         _print(document, format_summary(results, options.run_dir / PAGE))
 
 
-def _benchmark(options: EvalOptions) -> "Benchmark | None":
+def _benchmark(options: EvalOptions) -> "Benchmark":
     from mens_pipeline.evaluation.benchmark import load_benchmark
 
-    return None if options.no_bench else load_benchmark(options.bench or load_settings().benchmark_dir)
+    return load_benchmark(options.bench or load_settings().benchmark_dir)
 
 
 def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
@@ -156,10 +156,10 @@ def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
 
 
 def _asked_alone(options: EvalOptions) -> "Benchmark":
-    benchmark = _benchmark(options)
-    if benchmark is None:
-        raise ConfigurationError("--no-bench: a trial evaluates only on the benchmark. Leave --no-bench out.")
-    return benchmark
+    named = {"--no-bench": options.no_bench, "--heldout": options.heldout, "--holes": options.holes}
+    if given := " and ".join(flag for flag, value in named.items() if value):
+        raise ConfigurationError(f"{given}: a trial evaluates only on the benchmark. Leave {given} out.")
+    return _benchmark(options)
 
 
 def evaluate_run(options: EvalOptions) -> "EvalResults":
@@ -173,7 +173,7 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
     from mens_pipeline.promotion.referee import StoreReferee
 
     run_dir, settings, config = options.run_dir, load_settings(), _config(options)
-    benchmark, conditions = _benchmark(options), _conditions(options, config)
+    benchmark, conditions = None if options.no_bench else _benchmark(options), _conditions(options, config)
     adapter, store = Adapter.open(run_dir), open_store(settings)
     manifest = adapter.manifest
     heldout = options.heldout or heldout_beside(manifest)
