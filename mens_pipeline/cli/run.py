@@ -15,7 +15,7 @@ import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, align_columns, log_line, print_json, print_line, show
-from mens_pipeline.errors import SourceNotFoundError, require_folder
+from mens_pipeline.errors import require_folder
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
 from mens_pipeline.settings import PRESETS, RECIPES, Settings, load_settings
@@ -40,6 +40,7 @@ _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""
 
 _GO_ON: Final = "interrupted; run the same command again: finished steps are reused"
+_MOST: Final = 100_000  # minutes
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown")
 """Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
@@ -187,7 +188,7 @@ def run(
         "Minutes of the whole run: choose steps, prompts and holes that fit [default: no limit].",
         metavar="M",
         ge=0.1,
-        le=100_000,
+        le=_MOST,
     ),
     with_training: bool = option(True, "Go on to the adapter, or stop at the train set.", "--train/--no-train"),
     with_promotion: bool = option(
@@ -226,7 +227,7 @@ def run(
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": infill_share}
-    for choice in chosen if with_training or recipe or preset else ():
+    for choice in chosen if with_training or any(chosen) else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
     # A share of zero leaves infill rows out of the train set; any other share only sets the number that trains.
@@ -249,11 +250,11 @@ def run(
         for line in _plan_lines(planned):
             log_line(line)
         configs = planned.configs(training)
+    with_promotion = with_promotion and not _are_trials(chosen)
     if with_training:
-        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion and not _are_trials(chosen))
+        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
     else:
-        outcome = launch("train_set")
-        runs = iter([(outcome, outcome.success, {})])
+        runs = ((outcome, outcome.success, {}) for outcome in [launch("train_set")])
     given = {"--infill-share": infill_share, "--minutes": minutes}
     options = "".join(f" {flag} {value:g}" for flag, value in given.items() if value is not None)
     options += "".join(f" --more {text}" for text in more or ())
@@ -335,10 +336,13 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
 
 
 def _minutes(text: str) -> float:
-    number, factor = text[:-1], _MINUTES.get(text[-1:])
-    if factor is None or not number.replace(".", "", 1).isdecimal() or float(number) == 0:
-        raise typer.BadParameter(f"--more {text}: not a duration. Use one such as 90s, 10m or 1h.")
-    return float(number) * factor
+    number, factor = text[:-1], _MINUTES.get(text[-1:], 0.0)
+    minutes = float(number) * factor if number.replace(".", "", 1).isdecimal() else 0.0
+    if not 0 < minutes <= _MOST:
+        raise typer.BadParameter(
+            f"--more {text}: not a duration up to {_MOST:,} minutes. Use one such as 90s, 10m or 1h."
+        )
+    return minutes
 
 
 class _Line(logging.Formatter):
@@ -366,10 +370,7 @@ def _settings_with(source_root: Path | None) -> Settings:
     settings = load_settings()
     if source_root is not None:
         settings = settings.model_copy(update={"source_root": source_root})
-    try:
-        require_folder(settings.source_root, "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT.")
-    except SourceNotFoundError as error:
-        raise typer.BadParameter(str(error)) from None
+    require_folder(settings.source_root, "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT.")
     return settings
 
 
@@ -398,7 +399,7 @@ def plan(
     *,
     recipe: str | None = option(None, "Recipe of config/recipes.yaml [default: default].", metavar="NAME"),
     preset: str | None = option(None, "Preset of config/presets.yaml [default: that of the recipe].", metavar="NAME"),
-    minutes: float | None = option(None, "Plan `mens run --minutes M`.", metavar="M", ge=0.1, le=100_000),
+    minutes: float | None = option(None, "Plan `mens run --minutes M`.", metavar="M", ge=0.1, le=_MOST),
     source_root: Path | None = option(
         None, "The Vox workspace [default: MENS_SOURCE_ROOT, else this repository's data]."
     ),
@@ -420,8 +421,7 @@ def plan(
     from mens_pipeline.training.recipe import BY_MEMORY
 
     settings = _settings_with(source_root)
-    named = {"recipe": recipe, "preset": preset}
-    choice = {name: value for name, value in named.items() if value is not None}
+    choice = {name: value for name, value in (("recipe", recipe), ("preset", preset)) if value is not None}
     device = Compute().resolve()
     planner = Planner(settings, device, run_job, log_line, choice, {}, minutes, perf_counter())
     found, counts = planner.plan(is_kept=False)

@@ -28,6 +28,8 @@ _CASES = [
     ("run --no-train --more 10m", 2, "without --more and --force-train"),
     ("promote --rollback --override o.json", 2, "Give one of them."),
     ("eval-local --trial --no-bench --heldout rows.jsonl", 2, "--no-bench and --heldout: a trial evaluates only"),
+    ("run --more 9999999h", 2, "--more 9999999h: not a duration up to 100,000 minutes."),
+    ("run --no-train --domain none", 2, "domain none: not in config/domains.yaml."),
     ("eval-local --run-dir missing --devices 0", 2, "Invalid value for '--devices'"),
     ("eval-local --model missing", 1, "missing/training_manifest.json: No such file"),
     (f"compare {'a' * 256} b", 1, "aaa'. Name another path, and run the command again."),
