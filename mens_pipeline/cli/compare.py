@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from mens_pipeline.cli.options import argument, declare_options, option, switch
 from mens_pipeline.cli.terminal import align_columns, log_line, print_json, print_line
 from mens_pipeline.settings import load_settings, open_store
+from mens_pipeline.storage.jsonl import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,10 +48,7 @@ def compare(
     if len(names) < _FEWEST:
         raise typer.BadParameter("nothing to compare it with. Name at least two.")
     comparison = compare_entries(_entries(names))
-    try:
-        output.write_text(comparison_page(comparison), encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{output}: {error.strerror}. Name a writable file with -o.") from error
+    write_text(output, comparison_page(comparison))
     if as_json:
         table = TypeAdapter(FigureTable).dump_python(comparison.table, mode="json")
         print_json({"num_tasks": comparison.num_tasks, "notes": comparison.notes, **table})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.models.base import read_object
 from mens_pipeline.models.card import base_name, markdown_table, plain
 from mens_pipeline.promotion.receipt import PIPELINE_COMMIT, Receipt, receipt_in
-from mens_pipeline.storage.jsonl import models_in, open_rows
+from mens_pipeline.storage.jsonl import models_in, open_rows, replacing
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -535,13 +536,11 @@ class Leaderboard:
         import pandas as pd
 
         frame = pd.DataFrame([entry.figures() for entry in self.entries])
-        writers = {".csv": lambda: frame.to_csv(path, index=False), ".parquet": lambda: frame.to_parquet(path)}
+        writers = {".csv": partial(frame.to_csv, index=False), ".parquet": frame.to_parquet}
         if path.suffix not in writers:
             raise ConfigurationError(f"{path}: expected a name that ends with .csv or .parquet. Name another file.")
-        try:
-            writers[path.suffix]()
-        except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror or error}. Name a file that may be written.") from error
+        with replacing(path) as target:
+            writers[path.suffix](target)
 
 
 def read_leaderboard(store: ArtifactStore) -> Leaderboard:
@@ -581,4 +580,7 @@ def _find_machine(gate: Artifact, store: ArtifactStore) -> str:
     adapter = store.get(Kind.QLORA_ADAPTER, refs[0].key) if refs else None
     if adapter is None or not adapter.file(PREFLIGHT).is_file():
         return "not on record"
-    return str(read_object(adapter.file(PREFLIGHT), _MOST_BYTES, "Train the adapter again.")["device"]["name"])
+    try:
+        return str(read_object(adapter.file(PREFLIGHT), _MOST_BYTES, "")["device"]["name"])
+    except (RefusedError, LookupError, TypeError):  # damaged, or of another version
+        return "not on record"
