@@ -305,14 +305,14 @@ class Draft:
 def _read(kind: str, key: str, path: Path) -> Artifact | None:
     """Read a folder if it is the complete artifact of a key; refuse one of newer code, which must not be replaced."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
-        is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
+        found = Artifact(str(kind), key, path, json.loads((path / MANIFEST).read_text(encoding="utf-8")))
+        texts = [*found.outputs.values(), *(text for ref in found.parents for text in (ref.kind, ref.key))]
+        is_its_own = found.manifest["kind"] == kind and key_of(found.inputs) == key and {*map(type, texts)} <= {str}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    if newer := newer_format(manifest.get(FORMAT_VERSION, 1), _FORMAT):
+    if newer := newer_format(found.manifest.get(FORMAT_VERSION, 1), _FORMAT):
         raise RefusedError(f"{path / MANIFEST}: {newer}.")
-    return Artifact(manifest["kind"], key, path, manifest) if is_its_own else None
+    return found if is_its_own else None
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:

@@ -349,14 +349,17 @@ def test_the_folder_of_a_kind_is_not_listed_for_each_artifact(tmp_path: Path, mo
     assert listed == [tmp_path / "corpus", tmp_path / "other"]
 
 
-@pytest.mark.parametrize("outputs", [None, [], {"rows.txt": 1}, {"rows.txt": {}}, {"rows.txt": {"sha256": 1}}])
-def test_a_manifest_without_digests_makes_no_artifact(tmp_path: Path, outputs: object) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *[{"outputs": found} for found in (None, [1], {"a": 1}, {"a": {"bytes": 1}}, {"a": {"sha256": 1}})],
+        *[{"parents": found} for found in (None, [1], [{"kind": "a"}], [{"kind": "a", "key": 1}])],
+    ],
+)
+def test_a_manifest_without_digests_or_parents_makes_no_artifact(tmp_path: Path, damage: dict[str, object]) -> None:
     store = ArtifactStore(tmp_path)
-    with store.writing("corpus", _INPUTS) as draft:
-        (draft.path / "rows.txt").write_text("whole")
-    found = store.find("corpus", _INPUTS)
-    assert found is not None
-    (found.path / "manifest.json").write_text(json.dumps({**found.manifest, "outputs": outputs}))
+    found, _ = store.build("corpus", _INPUTS, lambda folder: {"n": (folder / "rows.txt").write_text("whole")})
+    (found.path / "manifest.json").write_text(json.dumps({**found.manifest, **damage}))
 
     assert store.find("corpus", _INPUTS) is None
 
