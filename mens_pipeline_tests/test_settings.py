@@ -127,11 +127,11 @@ def test_the_environment_sets_fields_of_recipes(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setenv("SOME_VARIABLE", "some value")
+    monkeypatch.setenv("LANG", "some value")
     environment = training_environment()
 
     assert (environment["HF_HUB_OFFLINE"], environment["HF_HUB_DISABLE_TELEMETRY"]) == ("1", "1")
-    assert environment["SOME_VARIABLE"] == "some value"
+    assert environment["LANG"] == "some value"
     assert os.environ["HF_HUB_OFFLINE"] == "0"
 
 
@@ -141,10 +141,10 @@ def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch)
     for name, value in training_environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setenv("SOME_VARIABLE", "some value")
+    monkeypatch.setenv("LANG", "some value")
     go_offline()
 
-    assert (os.environ["HF_HUB_OFFLINE"], os.environ["SOME_VARIABLE"]) == ("1", "some value")
+    assert (os.environ["HF_HUB_OFFLINE"], os.environ["LANG"]) == ("1", "some value")
 
 
 def test_a_token_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:

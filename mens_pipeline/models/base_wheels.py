@@ -26,7 +26,7 @@ from mens_pipeline.storage.jsonl import write_text
 SMOLLM2: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
 QWEN_CODER: Final = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
 
-_KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "SSL_", "REQUESTS_")
 """Variables that pip may need to reach its index."""
 
 _TENTHS: Final = 10

@@ -21,7 +21,7 @@ import os, signal, subprocess, sys
 if "mens_pipeline.jobs" in " ".join(sys.orig_argv):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     helper = subprocess.Popen(["sleep", "600"])
-    with open(os.environ["HELPER"], "w") as file:
+    with open(os.environ["TEMP_HELPER"], "w") as file:
         file.write(str(helper.pid))
 """
 """Runs when Python starts: a child that ignores SIGTERM and has a child."""
@@ -125,7 +125,7 @@ def test_a_child_that_ignores_signals_is_killed_with_its_children(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(_STUBBORN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("HELPER", str(tmp_path / "helper"))
+    monkeypatch.setenv("TEMP_HELPER", str(tmp_path / "helper"))
     job = waiting_job(lock, lock_seconds=300)
     seen: list[int] = []
 
