@@ -10,7 +10,7 @@ _NEEDED: Final = (
     *("PYTHON", "VIRTUAL_ENV", "CONDA_", "COVERAGE_", "CC", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "NIX_"),
     *("CUDA", "CUDNN", "CUBLAS", "NVIDIA_", "NCCL_", "GLOO_", "TORCH", "PYTORCH_", "TRITON_", "BNB_", "FLA_"),
     *("ROCM_", "ROCR_", "HIP_", "HSA_", "MIOPEN_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_"),
-    *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "ACCELERATE_", "MENS_", "VOX_"),
+    *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "ACCELERATE_", "MENS_", "VOX_", "ONEDNN_", "DNNL_", "ATEN_", "NO_COLOR"),
 )
 _SECRETS: Final = ("AUTH", "KEY", "PASSWORD", "SECRET", "TOKEN", "URL")
 """Prefixes of the variables that a process may need, and endings of words that name a secret among them: HF_TOKEN."""
