@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.documents import hold_draft
 from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, disk_error, is_full, named_errors, placed_lines
 from mens_pipeline.storage.store import digest_of
@@ -66,7 +66,9 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces `path` when the block ends without an exception."""
+    """Open a temporary file that replaces `path` when the block ends without an exception; refuse pipes and devices."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ConfigurationError(f"{path}: not a regular file. Name a file that may be replaced.")
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

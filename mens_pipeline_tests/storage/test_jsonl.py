@@ -117,15 +117,17 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """So is a folder in place of the file."""
+    """So is a folder or a pipe in place of the file."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file in a writable folder"):
         write_jsonl(tmp_path / "file" / "out.jsonl", [])
     (tmp_path / "out.jsonl").mkdir()
-    with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file that may be replaced"):
-        write_lines(tmp_path / "out.jsonl", ["a"])
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("out.jsonl", "pipe"):
+        with pytest.raises(ConfigurationError, match=rf"{name}: .*Name a file that may be replaced"):
+            write_lines(tmp_path / name, ["a"])
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out.jsonl", "pipe"]
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
