@@ -171,9 +171,7 @@ def push(
                 copy_folder(Path(staging), into)
             except OSError as error:
                 shutil.rmtree(into, ignore_errors=True)
-                raise disk_error(
-                    error, f"--into {into}", "Name a folder that can be created.", is_named=True
-                ) from error
+                raise disk_error(error, f"--into {into}", "Name another folder.", is_named=True) from error
         files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
         total = sum(file.num_bytes for file in plan.files)
         head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"

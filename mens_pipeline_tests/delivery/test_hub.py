@@ -208,7 +208,7 @@ def test_datasets_loads_the_benchmark(hub: Hub, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"--into {kept}: already exists. Name a new folder." in again.stderr
-    assert f"--into {kept}/README.md/x: Not a directory. Name a folder that can be created." in inside.stderr
+    assert f"--into {kept}/README.md/x: Not a directory. Name another folder." in inside.stderr
     tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
 
     for folder in (_clone(hub, tmp_path / "clone"), kept):
