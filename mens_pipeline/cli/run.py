@@ -40,7 +40,7 @@ _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""
 
 _GO_ON: Final = "interrupted; run the same command again: finished steps are reused"
-_MOST: Final = 100_000  # minutes
+_MOST_MINUTES: Final = 100_000
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown")
 """Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
@@ -188,7 +188,7 @@ def run(
         "Minutes of the whole run: choose steps, prompts and holes that fit [default: no limit].",
         metavar="M",
         ge=0.1,
-        le=_MOST,
+        le=_MOST_MINUTES,
     ),
     with_training: bool = option(True, "Go on to the adapter, or stop at the train set.", "--train/--no-train"),
     with_promotion: bool = option(
@@ -251,10 +251,8 @@ def run(
             log_line(line)
         configs = planned.configs(training)
     with_promotion = with_promotion and not _are_trials(chosen)
-    if with_training:
-        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
-    else:
-        runs = ((outcome, outcome.success, {}) for outcome in [launch("train_set")])
+    trained = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
+    runs = trained if with_training else _run_without_training(launch)
     given = {"--infill-share": infill_share, "--minutes": minutes}
     options = "".join(f" {flag} {value:g}" for flag, value in given.items() if value is not None)
     options += "".join(f" --more {text}" for text in more or ())
@@ -298,6 +296,11 @@ def _are_trials(chosen: Sequence[Mapping[str, Any]]) -> bool:
     return all(named[choice.get("recipe", _DEFAULT)].trial for choice in chosen)
 
 
+def _run_without_training(launch: Launch) -> Iterator[Ended]:
+    outcome = launch("train_set")
+    yield outcome, outcome.success, {}
+
+
 def _train_recipes(
     launch: Launch,
     chosen: Sequence[Mapping[str, Any]],
@@ -338,9 +341,9 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
 def _minutes(text: str) -> float:
     number, factor = text[:-1], _MINUTES.get(text[-1:], 0.0)
     minutes = float(number) * factor if number.replace(".", "", 1).isdecimal() else 0.0
-    if not 0 < minutes <= _MOST:
+    if not 0 < minutes <= _MOST_MINUTES:
         raise typer.BadParameter(
-            f"--more {text}: not a duration up to {_MOST:,} minutes. Use one such as 90s, 10m or 1h."
+            f"--more {text}: not a duration up to {_MOST_MINUTES:,} minutes. Use one such as 90s, 10m or 1h."
         )
     return minutes
 
@@ -399,7 +402,7 @@ def plan(
     *,
     recipe: str | None = option(None, "Recipe of config/recipes.yaml [default: default].", metavar="NAME"),
     preset: str | None = option(None, "Preset of config/presets.yaml [default: that of the recipe].", metavar="NAME"),
-    minutes: float | None = option(None, "Plan `mens run --minutes M`.", metavar="M", ge=0.1, le=_MOST),
+    minutes: float | None = option(None, "Plan `mens run --minutes M`.", metavar="M", ge=0.1, le=_MOST_MINUTES),
     source_root: Path | None = option(
         None, "The Vox workspace [default: MENS_SOURCE_ROOT, else this repository's data]."
     ),

@@ -12,7 +12,7 @@ def _pieces(source: str) -> list[tuple[str, str]]:
 
 @every("spelling", sorted(KEYWORDS | SYMBOLS | DECORATORS))
 def test_a_fixed_spelling_is_its_own_kind(spelling: str) -> None:
-    """So it is for keywords, symbols and decorators (L11, L12, L14)."""
+    """Keywords, symbols and decorators (L11, L12, L14)."""
     assert _pieces(spelling) == [(spelling, spelling)]
 
 

@@ -53,7 +53,7 @@ def test_a_base_keeps_the_marks_of_its_pretraining(marks: tuple[str, ...], *, is
 
 
 def test_typing_extends_a_prompt_with_the_suffix_first() -> None:
-    """So what the model has read can be reused; in the other order it cannot."""
+    """The cache of the prefix can be reused; with the suffix first it cannot."""
     one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100, "suffix_first") for prefix in ("fn (", "fn (("))
 
     assert _decode(_QWEN, one) == "<|fim_suffix|>\n}\n<|fim_prefix|>fn (<|fim_middle|>"

@@ -39,7 +39,7 @@ def test_an_adapter_that_was_never_shown_a_hole_passes() -> None:
 
 
 def test_all_served_pieces_must_parse() -> None:
-    """One that does not is a defect; so is no served piece, unless the policy requires nothing."""
+    """One that does not parse is a defect. Without served pieces the gate fails, unless the policy requires none."""
     good = _outcome(GateName.INFILL_PARSES, _results(_scores(20), adapter=20, base=0, ngram=0))
     bad = _outcome(GateName.INFILL_PARSES, _results(_scores(20, num_broken=1), adapter=20, base=0, ngram=0))
     none = _outcome(GateName.INFILL_PARSES, _results([], adapter=20, base=0, ngram=0))

@@ -1,4 +1,4 @@
-"""Completions that do not end by themselves: where they are cut, and what is sent of them."""
+"""Completions that do not end by themselves: where the server cuts them, and the text that it sends."""
 
 from dataclasses import dataclass, field, replace
 from itertools import chain, cycle, repeat

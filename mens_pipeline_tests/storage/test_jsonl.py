@@ -117,7 +117,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """So is a folder or a pipe in place of the file."""
+    """A folder or a pipe in place of the file is an error, too."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file in a writable folder"):
         write_jsonl(tmp_path / "file" / "out.jsonl", [])

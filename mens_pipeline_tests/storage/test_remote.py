@@ -197,7 +197,7 @@ def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, Artifact
 def test_an_invalid_manifest_makes_no_artifact(
     tmp_path: Path, store_url: str, change: dict[str, object] | None, where: str | None
 ) -> None:
-    """Nothing is written outside its folder or accepted without a digest; a local build replaces it."""
+    """Fetching writes only into the artifact's folder and requires digests; a local build replaces the artifact."""
     bucket, store = from_url(store_url), _open_store(tmp_path / "deep" / "store", store_url)
     manifest = {"kind": "corpus", "key": _KEY, "inputs": _INPUTS, "parents": [], "outputs": {}}
     content = b"[" if change is None else json.dumps({**manifest, **change}).encode()

@@ -61,7 +61,7 @@ def test_a_terminated_run_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, u
 
 
 def test_a_folder_in_use_is_never_pruned(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
-    """Whatever the clock says, before, during and after the training process: the same adapter, bit for bit."""
+    """The adapter is the same, bit for bit, with any clock before, during and after training."""
     store, pruned = ArtifactStore(tmp_path / "store"), list[int]()
     into = partial(work_folder, store, Kind.QLORA_ADAPTER)
     run = prepare_fast(tiny_base, tmp_path, into=into, **_FIELDS)

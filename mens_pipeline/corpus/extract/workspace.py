@@ -357,7 +357,7 @@ def carried_records(
             if roots.is_negative(path):
                 return LeaveReason.NEGATIVE_ROOT
             data = read_regular(path, MAX_FILE_BYTES, below=workspace)
-        except (OSError, RuntimeError, ValueError):  # also a loop of links, and what is no path below the workspace
+        except (OSError, RuntimeError, ValueError):  # also for a loop of links, or a path outside the workspace
             return LeaveReason.GONE
         if sources.find_reason(path) or sources.find_mark(path, data):
             return LeaveReason.NOT_OWN

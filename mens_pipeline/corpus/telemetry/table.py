@@ -314,7 +314,7 @@ def restrain(connection: Any, _: object) -> None:
 def short(column: "sa.ColumnElement[Any]", _kind: object) -> "sa.ColumnElement[Any]":
     """Truncate a column of SQLite, like `beginning`; any column may hold values of any type."""
     is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
-    # `substr` ends a text at a NUL. The beginning is not what was accepted, so it is read as bytes, which are dropped.
+    # `substr` would cut a text at a NUL. Read such a text as bytes, which are dropped: half of it was not accepted.
     has_nul = sa.func.instr(column, sa.func.char(0)) > 0
     return sa.case((is_number, column), (has_nul, sa.func.zeroblob(1)), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
 

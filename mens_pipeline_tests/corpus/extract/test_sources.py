@@ -79,7 +79,7 @@ def test_the_fingerprint_changes_with_content_and_names(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_listed_is_returned_itself(tmp_path: Path) -> None:
-    """So the caller fails to read it, and counts it."""
+    """Its caller counts it as unreadable."""
     _fill(tmp_path, "a.vox", "gone/b.vox", "there/c.vox")
     files = vox_files(tmp_path)
     first = next(files)

@@ -115,7 +115,7 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
         assert "Execution of run" in _read_alerts(instance, result, capfd, run)
 
 
-def _succeed(
+def _finish_run(
     promotes: bool,  # noqa: FBT001 - a column
     selection: list[str] | None,
     capfd: pytest.CaptureFixture[str],
@@ -155,11 +155,11 @@ def test_a_green_run_without_a_promotion_is_reported(
     words: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert words in _succeed(promotes, selection, capfd)
+    assert words in _finish_run(promotes, selection, capfd)
 
 
 def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "only evaluates and promotes nothing" in _succeed(True, None, capfd, {"promote": False})  # noqa: FBT003
+    assert "only evaluates and promotes nothing" in _finish_run(True, None, capfd, {"promote": False})  # noqa: FBT003
 
 
 _REFUSAL = "parse rate 10.0 % measured, 70.0 % required: not promoted; no adapter is in use"

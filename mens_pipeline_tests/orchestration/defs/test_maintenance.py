@@ -77,7 +77,7 @@ def _judged() -> dg.AssetCheckResult:
 
 
 @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["one", "two"]))
-def _partitioned() -> None:
+def _partitioned_asset() -> None:
     """Made for each recipe by a separate run."""
 
 
@@ -109,8 +109,8 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
     wiped = run(_wiped)
     instance.wipe_assets([_wiped.key])
     once = run(_kept)
-    former = run(_partitioned, partition="one")
-    recipes = {run(_partitioned, partition="two"), run(_partitioned, partition="one")}
+    former = run(_partitioned_asset, partition="one")
+    recipes = {run(_partitioned_asset, partition="two"), run(_partitioned_asset, partition="one")}
     looked = _looking.execute_in_process(instance=instance).run_id
     scored = run(_made_again, _judged)
     failed = run(_failing)
