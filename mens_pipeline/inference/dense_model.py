@@ -17,7 +17,6 @@ from mens_pipeline.models.eight_bits import EightBits, round_rows
 
 _ROWS: Final = 32
 """Number of rows to optimize the packing of weights for; other numbers also work."""
-_FEW: Final = 8  # up to this number of rows, reading the weights takes most of the time
 _ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
 """Configuration values that `DenseModel` requires."""
@@ -53,26 +52,12 @@ class EightLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unty
         return product.view(*rows.shape[:-1], product.shape[1])
 
 
-class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
-    """A linear layer with weights in float16, which are faster to read; it can be neither trained nor saved."""
-
-    def __init__(self, linear: torch.nn.Linear) -> None:
-        super().__init__()
-        bias = None if linear.bias is None else linear.bias.detach()
-        self._packed = torch.ops.quantized.linear_prepack_fp16(linear.weight.detach(), bias)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Multiply rows of shape `(..., inputs)`."""
-        product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(rows, self._packed)
-        return product
-
-
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
 _SAMPLED: Final = 8  # tokens whose logits `speed_up` compares with those of the library
-_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02, EightLinear: 0.5}
+_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, EightLinear: 0.5}
 """Kind of linear layer -> allowed distance from the logits of transformers, relative to their norm.
 
-With Qwen2.5-Coder-0.5B, rounding gives 0.00001, 0.001 and 0.2; a wrong computation gives about 1.
+With Qwen2.5-Coder-0.5B, rounding gives 0.00001 and 0.2; a wrong computation gives about 1.
 """
 
 
@@ -216,15 +201,14 @@ def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
     return together
 
 
-def speed_up(model: Any, num_rows: int, *, in_eight_bits: bool) -> Any:
+def speed_up(model: Any, *, in_eight_bits: bool) -> Any:
     """Return a faster model with the same completions, if there is one; consume the given model.
 
     In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and other models get faster linear layers. Models on
-    other devices, or on a CPU without packed products, are returned unchanged. Products are in eight bits on request;
-    else, with few completions at once (`num_rows`), weights are in float16, which is faster to read. `RefusedError` if
-    the faster model computes different logits.
+    other devices, or on a CPU without packed products, are returned unchanged. `RefusedError` if the faster model
+    computes different logits.
     """
-    linear = EightLinear if in_eight_bits else _choose_linear(num_rows)
+    linear = EightLinear if in_eight_bits else PackedLinear
     if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
         return model
     name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
@@ -237,11 +221,6 @@ def speed_up(model: Any, num_rows: int, *, in_eight_bits: bool) -> Any:
         replace_linear(model, linear)
     _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[linear])
     return model
-
-
-def _choose_linear(num_rows: int) -> _Linear:
-    is_faster = num_rows <= _FEW and "fbgemm" in torch.backends.quantized.supported_engines
-    return HalfLinear if is_faster else PackedLinear
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:

@@ -35,8 +35,6 @@ from mens_pipeline.models.chat import encode_prompt, format_for
 from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
 from mens_pipeline.storage.jsonl import write_jsonl
 
-_MANY: Final = 32
-"""Typical number of completions at once, to optimize the layout of the weights for."""
 _READ_SHARE: Final = 4
 """On a GPU, one pass reads prompts for at most one slot in four, since reading briefly needs their memory twice."""
 
@@ -56,7 +54,7 @@ def generate(job: GenerationJob) -> None:
     place = None
     if job.first.device == "cuda" and team.size > 1:
         torch.cuda.set_device(place := team.local_rank)  # some kernels run on the current device
-    model = speed_up(load_evaluated(job.first, place), _MANY, in_eight_bits=job.first.in_eight_bits)
+    model = speed_up(load_evaluated(job.first, place), in_eight_bits=job.first.in_eight_bits)
     stop = stop_tokens(tokenizer, model)
     for name, generation in job.generations.items():
         completions = _Writer(generation, tokenizer, model, stop, log, team).complete_all()

@@ -50,7 +50,7 @@ class Device:
 
     `memory_gb` is None for the CPU. `has_bfloat16` means that bfloat16 is supported and faster than float32. `number`
     counts devices of this kind; a CPU counts as 1, whatever its cores. `capability` is the compute capability of a GPU,
-    (0, 0) for other devices. `has_int8` means that a CPU has instructions to multiply in eight bits.
+    (0, 0) for other devices. `has_int8` means that a CPU multiplies faster in eight bits.
     """
 
     kind: Literal["cuda", "mps", "cpu"]
@@ -194,7 +194,7 @@ def _cpu() -> Device:
     can = torch.cpu.get_capabilities()
     has_bfloat16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
     unused = ", not the GPU of Windows" if _OF_WINDOWS.exists() else ""
-    has_int8 = bool(can.get("avx512_vnni") or can.get("avx_vnni"))
+    has_int8 = "fbgemm" in torch.backends.quantized.supported_engines  # on any CPU with AVX2
     name = f"{platform.machine()}, {torch.get_num_threads()} threads{unused}"
     return Device("cpu", name, None, has_bfloat16, has_int8=has_int8)
 

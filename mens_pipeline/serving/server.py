@@ -26,8 +26,8 @@ from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, S
 from mens_pipeline.serving.served_model import ServedModel
 
 
-def load(served: ServedModel, max_concurrent: int) -> Loaded:
-    """Load a model as for its evaluation, for `max_concurrent` completions at once; `RefusedError` if that fails."""
+def load(served: ServedModel) -> Loaded:
+    """Load a model as for its evaluation; `RefusedError` if that fails."""
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer
@@ -47,7 +47,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     path = served.evaluated.base_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = speed_up(load_evaluated(served.evaluated), max_concurrent, in_eight_bits=served.evaluated.in_eight_bits)
+        model = speed_up(load_evaluated(served.evaluated), in_eight_bits=served.evaluated.in_eight_bits)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise RefusedError(f"{path}: cannot be loaded ({str(error)[:300]}). Write the model again.") from error
 
@@ -131,7 +131,7 @@ class ModelServer:
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
         loading = log_wait("loading", log_line)(load)
-        self._queue = GenerationQueue(lambda: loading(served, limits.max_concurrent), limits, self._report_state)
+        self._queue = GenerationQueue(lambda: loading(served), limits, self._report_state)
         tokenizer = FileTokenizer(served.evaluated.base_path)
         app = application(served, tokenizer, self._queue, limits, access, defaults, log_line, accepted)
         config = uvicorn.Config(

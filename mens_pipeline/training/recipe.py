@@ -51,7 +51,7 @@ class Recipe(BaseModel):
     """Precision of the base: four bits (QLoRA) or bfloat16; unset: bf16 on a GPU with enough memory, else nf4."""
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     """Dtype of computations with nf4. int8, only on CPUs: float32, but products with the base in eight bits. auto:
-    bfloat16 if the device has it natively, else int8 on a CPU with VNNI, else float32. With float32, a CPU also
+    bfloat16 if the device has it natively, else int8 on a CPU with AVX2, else float32. With float32, a CPU also
     evaluates and serves the adapter without eight bits."""
     bnb_4bit_use_double_quant: bool = True
     """Whether the scales are quantised as well."""

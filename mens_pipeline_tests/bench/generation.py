@@ -195,7 +195,7 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
     )
     model = load_evaluated(evaluated)
     num_weights = sum(module.weight.numel() for module in model.modules() if isinstance(module, torch.nn.Linear))
-    model = speed_up(model, batch, in_eight_bits=False)
+    model = speed_up(model, in_eight_bits=False)
     stop = stop_tokens(tokenizer, model)
 
     def constraint() -> Constraint | None:

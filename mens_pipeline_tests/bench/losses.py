@@ -91,7 +91,7 @@ def _losses(adapter: Adapter, rows: list[tuple[str, Encoded]]) -> dict[str, list
     from transformers import DynamicCache
 
     evaluated = evaluated_model("adapter", adapter, resolve_device(DeviceChoice.CPU))
-    model = speed_up(load_evaluated(evaluated), 32, in_eight_bits=evaluated.in_eight_bits)
+    model = speed_up(load_evaluated(evaluated), in_eight_bits=evaluated.in_eight_bits)
     found: defaultdict[str, list[Loss]] = defaultdict(list)
     for kind, row in rows:
         ids, num = torch.tensor([[*row.prompt, *row.completion]]), len(row.completion)

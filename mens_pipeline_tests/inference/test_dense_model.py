@@ -11,7 +11,6 @@ from mens_pipeline.inference import dense_model
 from mens_pipeline.inference.dense_model import (
     DenseModel,
     EightLinear,
-    HalfLinear,
     PackedLinear,
     replace_linear,
     speed_up,
@@ -25,13 +24,12 @@ from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.architectures import EACH, write_architecture
 from mens_pipeline_tests.bench.engine import complete_plainly, complete_staggered, random_prompts
 
-_MANY, _FEW = 32, 4
 _DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
 
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("linear", "tolerance"), [(PackedLinear, 1e-5), (HalfLinear, 2e-3), (EightLinear, 0.05)])
+@pytest.mark.parametrize(("linear", "tolerance"), [(PackedLinear, 1e-5), (EightLinear, 0.08)])
 @pytest.mark.parametrize("outputs", [80, 24])
 def test_a_layer_computes_the_product_of_the_plain_layer(
     linear: Any,
@@ -60,7 +58,7 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
     folder = write_architecture(tmp_path, name)
     packed = _load(folder)
     replace_linear(packed, PackedLinear)
-    fast = speed_up(_load(folder), _MANY, in_eight_bits=False)
+    fast = speed_up(_load(folder), in_eight_bits=False)
 
     assert isinstance(fast, DenseModel)
     assert not any(type(module) is torch.nn.Linear for module in packed.modules())
@@ -70,41 +68,24 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
 
 @pytest.mark.parametrize("name", EACH)
 def test_logits_equal_those_of_the_library(name: str, tmp_path: Path) -> None:
-    """Up to rounding: of float32 for many rows, of weights in float16 for few, or of eight bits."""
-    import torch
-
+    """Up to rounding: of float32, or of eight bits."""
     folder = write_architecture(tmp_path, name)
     expected = _logits(_load(folder))
-    for num_rows, in_eight_bits, limit in ((_MANY, False, 1e-5), (_FEW, False, 2e-2), (_MANY, True, 0.1)):
+    for in_eight_bits, limit in ((False, 1e-5), (True, 0.2)):
         model = _load(folder)
-        fast = speed_up(model, num_rows, in_eight_bits=in_eight_bits)
+        fast = speed_up(model, in_eight_bits=in_eight_bits)
         assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
         for ours, theirs in zip(_logits(fast), expected, strict=True):
             assert (ours - theirs).norm() < limit * theirs.norm()
-    halves = speed_up(_load(folder), _FEW, in_eight_bits=False)
-    for ours, theirs in zip(_logits(halves), _logits(_round(folder)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def _round(folder: Path) -> Any:
-    import torch
-
-    model = _load(folder)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            # The embedding may be the same tensor; it is not rounded.
-            module.weight = torch.nn.Parameter(module.weight.detach().half().float())
-    return model
-
-
-@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
 @pytest.mark.parametrize("name", EACH)
-def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
+def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, tmp_path: Path) -> None:
     plain = _load(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 10) for prompt in prompts]
 
-    assert complete_staggered(speed_up(plain, num_rows, in_eight_bits=False), prompts, 10) == expected
+    assert complete_staggered(speed_up(plain, in_eight_bits=False), prompts, 10) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,10 +93,9 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int
 )
 def test_a_model_with_other_operations_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
     folder = write_architecture(tmp_path, "llama", **changed)
-    kinds = {(_FEW, False): HalfLinear, (_MANY, False): PackedLinear, (_FEW, True): EightLinear}
-    for (num_rows, in_eight_bits), expected in kinds.items():
+    for in_eight_bits, expected in ((False, PackedLinear), (True, EightLinear)):
         model = _load(folder)
-        assert speed_up(model, num_rows, in_eight_bits=in_eight_bits) is model
+        assert speed_up(model, in_eight_bits=in_eight_bits) is model
         assert isinstance(model.model.layers[0].mlp.up_proj, expected)
 
 
@@ -140,12 +120,11 @@ def test_rejects_a_forward_pass_with_other_results(
     found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, at most 0\.10% is"
 
     with pytest.raises(RefusedError, match=f"^{folder}: {found} expected. Report this"):
-        speed_up(model, _MANY, in_eight_bits=False)
+        speed_up(model, in_eight_bits=False)
 
 
-@pytest.mark.parametrize(("num_rows", "in_eight_bits"), [(_MANY, False), (_FEW, False), (_MANY, True)])
+@pytest.mark.parametrize("in_eight_bits", [False, True])
 def test_rejects_an_error_as_small_as_rounding(
-    num_rows: int,
     in_eight_bits: bool,  # noqa: FBT001 - pytest's way
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -159,15 +138,11 @@ def test_rejects_an_error_as_small_as_rounding(
 
     monkeypatch.setattr(dense_model, "DenseModel", Mistaken)
     with pytest.raises(RefusedError, match=r"logits that are \d\.\d+% off .*, at most 0\.10% is expected"):
-        speed_up(_load(write_architecture(tmp_path, "qwen2")), num_rows, in_eight_bits=in_eight_bits)
+        speed_up(_load(write_architecture(tmp_path, "qwen2")), in_eight_bits=in_eight_bits)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("in_eight_bits", "same"), [(False, 0.995), (True, 0.95)])
-def test_rounding_hardly_changes_the_likeliest_token(
-    in_eight_bits: bool,  # noqa: FBT001 - pytest's way
-    same: float,
-) -> None:
+def test_eight_bits_hardly_change_the_likeliest_token() -> None:
     """The adapter of the demo prefers the same token at nearly all positions of programs."""
     import torch
     from transformers import AutoTokenizer, DynamicCache
@@ -179,7 +154,7 @@ def test_rounding_hardly_changes_the_likeliest_token(
     texts = [path.read_text(encoding="utf-8") for path in sorted(Path("data/golden").rglob("*.vox"))[::40]]
     programs = [torch.tensor([tokenizer.encode(text)[:300]]) for text in texts]
     likeliest = []
-    for load in (load_evaluated, lambda model: speed_up(load_evaluated(model), _FEW, in_eight_bits=in_eight_bits)):
+    for load in (load_evaluated, lambda model: speed_up(load_evaluated(model), in_eight_bits=True)):
         model = load(evaluated)
         with torch.inference_mode():
             passes = [
@@ -188,7 +163,7 @@ def test_rounding_hardly_changes_the_likeliest_token(
         likeliest.append(torch.cat([logits.argmax(-1) for logits in passes]))
 
     assert len(likeliest[0]) >= 1500
-    assert (likeliest[0] == likeliest[1]).float().mean() >= same
+    assert (likeliest[0] == likeliest[1]).float().mean() >= 0.94
 
 
 def _load(base: Path) -> Any:

@@ -160,7 +160,7 @@ def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     (copy / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Tokenizer: pass\n")
     _change(copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
-    loaded = load(merged_model(copy, CPU), 4)
+    loaded = load(merged_model(copy, CPU))
 
     assert loaded.decode(b"fn") == loaded.decode(list(b"fn"))
     assert not trace.exists()
@@ -173,7 +173,7 @@ def test_rejects_weights_that_are_not_safetensors(copy: Path) -> None:
     (copy / "model.safetensors").write_bytes((copy / "pytorch_model.bin").read_bytes()[:5_000])
 
     with pytest.raises(RefusedError, match=r"copy: cannot be loaded \(.*\)\. Write the model again"):
-        load(merged_model(copy, CPU), 4)
+        load(merged_model(copy, CPU))
 
 
 def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
