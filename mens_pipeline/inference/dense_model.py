@@ -17,6 +17,7 @@ from mens_pipeline.models.eight_bits import EightBits, round_rows
 
 _ROWS: Final = 32
 """Number of rows to optimize the packing of weights for; other numbers also work."""
+_DIMENSIONS: Final = 4  # of a mask with a row for each token
 _ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
 """Configuration values that `DenseModel` requires."""
@@ -104,22 +105,30 @@ class DenseModel:
         """Compute the logits of tokens that continue a cache, and add their keys and values to it.
 
         `input_ids` and `position_ids` have shape `(rows, positions)`; by default, positions continue after the cache.
-        `attention_mask` also covers the positions of the cache; 0 masks a position. Logits are computed for the last
-        `logits_to_keep` positions; 0: all.
+        `attention_mask` also covers the positions of the cache; 0 masks a position. With four dimensions, it has a row
+        for each token, as in transformers. Logits are computed for the last `logits_to_keep` positions; 0: all.
         """
         num_past = past_key_values.get_seq_length()
         if position_ids is None:
             position_ids = torch.arange(num_past, num_past + input_ids.shape[1])[None]
         hidden = functional.embedding(input_ids, self._embed)
-        cosines, sines = (values[:, :, None] for values in self._rotary(hidden, position_ids))
-        # Half of each head rotates by minus the sine: negate the sine once instead of the halves in each layer.
-        half = sines.shape[-1] // 2
-        turned = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
+        cosines, turned = (values[:, :, None] for values in self._find_turn(hidden, position_ids))
         mask = _mask(attention_mask, input_ids.shape[1], num_past)
         for layer in self._layers:
             hidden = layer.forward(hidden, (cosines, turned), mask, past_key_values)
         last = hidden[:, -logits_to_keep:]
         return Output(self._head(functional.rms_norm(last, self._norm.shape, self._norm, self._epsilon)))
+
+    def move_keys(self, keys: torch.Tensor, num_positions: int) -> torch.Tensor:
+        """Turn keys of shape `(rows, heads, positions, size of a head)` to later positions, or to earlier ones."""
+        cosines, turned = self._find_turn(keys, torch.tensor([[num_positions]]))
+        return keys * cosines + keys.roll(keys.shape[-1] // 2, -1) * turned
+
+    def _find_turn(self, states: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        cosines, sines = self._rotary(states, positions)
+        # Half of each head rotates by minus the sine: negate the sine once instead of the halves in each layer.
+        half = sines.shape[-1] // 2
+        return cosines, torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
 
 
 class _Layer:
@@ -185,6 +194,8 @@ class _Layer:
 
 def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> torch.Tensor | None:
     """Return the visible positions, of shape `(rows or 1, 1, new positions, all)`; None: plain causal attention."""
+    if attention_mask is not None and attention_mask.ndim == _DIMENSIONS:
+        return attention_mask
     shown = None if attention_mask is None or bool(attention_mask.all()) else attention_mask.bool()[:, None, None]
     if num_new == 1 or (shown is None and num_past == 0):
         return shown

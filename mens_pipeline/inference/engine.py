@@ -1,7 +1,8 @@
 """An engine that writes many completions at once, each in a slot; when one ends, the next one gets its slot.
 
 1. It reads each prompt alone, in pieces if other completions continue in between. On a GPU, which waits for the
-   launches of small kernels, it reads the prompts of a step together.
+   launches of small kernels, it reads the prompts of a step together. While somebody types, a CPU reads only the new
+   tokens: the text after the cursor keeps its keys and values.
 2. One forward pass gives every completion its next token. A single completion may get several, if the engine correctly
    guessed a repetition (prompt lookup decoding, Saxena 2023).
 3. A completion that has ended, is cancelled or is late leaves its slot at once.
@@ -14,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -34,6 +36,7 @@ class Slot:
     `log_probability` is the sum over its tokens; None: not requested. `deadline` is on the monotonic clock. `word` is
     the word before the cursor, which it must spell first. `end` is the reason for its end. Tokens of `also_stop`, such
     as line ends, end it and belong to it. `sample` is its number among the samples of the task `name`, from 0.
+    The text after a cursor has `num_after` tokens, between its mark and the last token of the prompt.
     """
 
     prompt: tuple[int, ...]
@@ -48,6 +51,7 @@ class Slot:
     also_stop: frozenset[int] = frozenset()
     name: str = ""
     sample: int = 0
+    num_after: int = 0
 
     @property
     def stopped(self) -> bool:
@@ -106,6 +110,8 @@ _LOOKED_UP: Final = (3, 2)  # lengths of the last tokens to look up, in this ord
 _GUESSED: Final = 5  # tokens to guess; each makes a step a little slower, right or wrong
 _LOOKED_BACK: Final = 1024  # newest tokens to search; a long prompt costs no more
 _MOST_READ: Final = 8_192  # most prompt tokens, padding included, to read in one pass
+_MOST_TYPED: Final = 96  # new tokens before the text after a cursor until that is read again
+_MOST_REPLACED: Final = 5  # tokens that typing replaces: the mark, and others that grow
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
@@ -115,6 +121,7 @@ class _Prompt(Generic[SomeSlot]):
     slot: SomeSlot
     cache: Any
     num_read: int = 0
+    num_typed: int = 0
 
 
 class Engine(Generic[SomeSlot]):
@@ -195,6 +202,9 @@ class Engine(Generic[SomeSlot]):
         prompt = self._reading.popleft()
         slot, ids = prompt.slot, prompt.slot.prompt
         if not prompt.num_read:
+            if (scores := self._read_typed(prompt)) is not None:
+                self._read_last = prompt
+                return self._begin([slot], prompt.cache, scores)
             prompt.num_read = self._share_prefix(prompt)
         begin, end = prompt.num_read, min(len(ids), prompt.num_read + (self._piece or len(ids)))
         device = self._model.device
@@ -245,12 +255,51 @@ class Engine(Generic[SomeSlot]):
         return [slot for slot in slots if slot.end is not None]
 
     def _share_prefix(self, prompt: _Prompt[SomeSlot]) -> int:
-        if self._read_last is None:
+        last, new = self._read_last, prompt.slot.prompt
+        if last is None:
             return 0
-        new, old = prompt.slot.prompt, self._read_last.slot.prompt
-        num_most = min(len(new) - 1, len(old))
-        num_shared = next((place for place in range(num_most) if new[place] != old[place]), num_most)
-        return num_shared if self._cache.share_prefix(prompt.cache, self._read_last.cache, num_shared) else 0
+        num_shared = _count_equal(new[:-1], last.slot.prompt)
+        if not self._cache.share_prefix(prompt.cache, last.cache, num_shared):
+            return 0
+        if num_shared >= len(new) - prompt.slot.num_after:  # it shares kept text, too
+            prompt.num_typed = last.num_typed
+        return num_shared
+
+    def _read_typed(self, prompt: _Prompt[SomeSlot]) -> "torch.Tensor | None":
+        """Read only the tokens that were typed since the last prompt, the mark at the cursor, and the last token.
+
+        The model finds the cursor at the mark. The text after it keeps its keys and values, computed before the typing.
+        Returns logits of shape `(1, tokens)`, or None if more has changed.
+        """
+        import torch
+
+        last, num_after = self._read_last, prompt.slot.num_after
+        if last is None or not num_after or not hasattr(self._model, "move_keys"):
+            return None
+        new, old = prompt.slot.prompt, last.slot.prompt
+        begin = _count_equal(new, old)
+        num_kept = min(_count_equal(new[begin:][::-1], old[begin:][::-1]) - 1, num_after)
+        num_new, num_replaced = (len(ids) - 1 - num_kept - begin for ids in (new, old))
+        num_typed = last.num_typed + num_new
+        if num_kept < 1 or num_typed > _MOST_TYPED or num_replaced > _MOST_REPLACED:
+            return None
+        prompt.num_typed = num_typed
+        move = partial(self._model.move_keys, num_positions=len(new) - len(old))
+        self._cache.share_around(prompt.cache, last.cache, (begin, num_kept), move)
+        # The order in the cache is free, since positions are given: new tokens come after the kept ones for now.
+        end = begin + num_kept
+        mask = torch.ones(num_new + 1, end + num_new + 1, dtype=torch.bool).tril(end)
+        mask[:-1, begin:end] = False
+        output = self._model(
+            input_ids=torch.tensor([[*new[begin : begin + num_new], new[-1]]]),
+            attention_mask=mask[None, None],
+            position_ids=torch.tensor([[*range(begin, begin + num_new), len(new) - 1]]),
+            past_key_values=prompt.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache.reorder(prompt.cache, [*range(begin), *range(end, end + num_new), *range(begin, end), -1])
+        return output.logits[:, -1]
 
     def _write(self) -> list[SomeSlot]:
         import torch
@@ -297,6 +346,11 @@ class Engine(Generic[SomeSlot]):
         if gone:
             self._writing = [self._writing[place] for place in self._cache.release(gone)]
         return ended
+
+
+def _count_equal(new: Sequence[int], old: Sequence[int]) -> int:
+    pairs = enumerate(zip(new, old, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(new), len(old)))
 
 
 def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[int]) -> None:

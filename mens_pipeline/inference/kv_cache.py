@@ -5,7 +5,7 @@ apart as their positions, as attention windows require. The columns are allocate
 all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -69,6 +69,28 @@ class SlotCache:
             layer.lazy_initialization(other.keys, other.values)
             layer.keys, layer.values = (states[:, :, :num_positions] for states in (other.keys, other.values))
         return True
+
+    @staticmethod
+    def share_around(
+        prompt: DynamicCache, read: DynamicCache, kept: tuple[int, int], move: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        """Start the cache of a prompt with the first and the last positions of another one, except for its very last.
+
+        `kept` is the number of each; `move` turns keys to their new positions.
+        """
+        first, last = kept
+        for layer, other in zip(prompt.layers, read.layers, strict=True):
+            layer.lazy_initialization(other.keys, other.values)
+            keys, values = (states[:, :, -1 - last : -1] for states in (other.keys, other.values))
+            layer.keys = torch.cat((other.keys[:, :, :first], move(keys)), 2)
+            layer.values = torch.cat((other.values[:, :, :first], values), 2)
+
+    @staticmethod
+    def reorder(prompt: DynamicCache, columns: Sequence[int]) -> None:
+        """Bring the columns of the cache of a prompt into another order."""
+        index = torch.tensor(columns)
+        for layer in prompt.layers:
+            layer.keys, layer.values = layer.keys[:, :, index], layer.values[:, :, index]
 
     def positions(self) -> torch.Tensor:
         """Return the position of the next token of each row; of shape `(rows, 1)`."""

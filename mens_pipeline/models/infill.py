@@ -15,7 +15,7 @@ from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, cut, e
 
 Order = Literal["suffix_first", "prefix_first"]
 """The side of the cursor that comes first in a prompt. With the suffix first, typing only appends to the prompt, so the
-server reuses its cache; with the prefix first, it reads the suffix again."""
+server reuses its cache; with the prefix first, the suffix follows the typed text, and only a CPU keeps its cache."""
 
 SUFFIX_FIRST: Final[Order] = "suffix_first"
 PREFIX_FIRST: Final[Order] = "prefix_first"
@@ -143,6 +143,16 @@ def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window:
     for mark, side in shown:
         ids += [*encode_cut(tokenizer, mark), *side]
     return (*ids, *encode_cut(tokenizer, marks.middle))
+
+
+def count_after(tokenizer: Tokenizer, prompt: Sequence[int]) -> int:
+    """Count the tokens between the suffix mark and the last token of an infill prompt.
+
+    Returns 0 if the prefix comes there, or if a mark has several tokens.
+    """
+    (prefix, *more), (suffix, *others), _ = (encode_cut(tokenizer, mark) for mark in find_marks(tokenizer))
+    after = prompt[len(prompt) - prompt[::-1].index(suffix) : -1]
+    return 0 if more or others or prefix in after else len(after)
 
 
 def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row

@@ -19,7 +19,7 @@ from mens_pipeline.language import Mode
 from mens_pipeline.language.surroundings import Surroundings, read_surroundings
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_text, encode_turns
-from mens_pipeline.models.infill import encode_infill_prompt, split_at_marks
+from mens_pipeline.models.infill import count_after, encode_infill_prompt, split_at_marks
 from mens_pipeline.serving.generation import (
     Event,
     Failed,
@@ -97,6 +97,7 @@ class RequestPreparer:
             top_p=top_p if asked.top_p is None else asked.top_p,
             best_of=best_of,
             around=around,
+            num_after=0 if around is None else count_after(self._tokenizer, prompt),
             threshold=None if asked.suffix is None or self._defaults.show_all else self._served.infill_threshold,
             shows_errors=self._defaults.show_all,
             warnings=(*warnings, *self._find_warnings(asked, max_tokens)),

@@ -62,6 +62,7 @@ class PreparedRequest:
     """A request that can be queued: prompt, limits and sampling are decided.
 
     The cursor of `asked` is in its `text` and `suffix`, without marks; `around` is the text around it for the parser.
+    `num_after` is the number of prompt tokens after the cursor, if they come last.
     `threshold` is the mean log-probability of a token below which a piece at a cursor is withheld. `deadline` is on the
     monotonic clock. `warnings` are sentences on deviations from the request.
     """
@@ -76,6 +77,7 @@ class PreparedRequest:
     top_p: float = 1.0
     best_of: int = 1
     around: Surroundings | None = None
+    num_after: int = 0
     threshold: float | None = None
     shows_errors: bool = False
     warnings: tuple[str, ...] = ()

@@ -200,6 +200,7 @@ def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
         None if request.threshold is None and not request.is_chosen else 0.0,
         request.deadline,
         BegunWord(loaded.tokenizer, word) if word else None,
+        num_after=request.num_after,
         completion=completion,
         decode=loaded.decode,
         stream=TextStream(loaded.decode, asked.stop, num_left_out=len(word)),

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -32,9 +31,7 @@ from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import MANIFEST, Adapter
-from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.chat import TEMPLATE
-from mens_pipeline.models.infill import encode_infill_prompt
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
 
@@ -67,11 +64,10 @@ class Server:
 
 @dataclass(slots=True)
 class Measured:
-    """Latencies of one server, in seconds, and the cached share of each prompt."""
+    """Latencies of one server, in seconds, and its pieces."""
 
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
-    cached: list[float] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
 
 
@@ -88,11 +84,10 @@ def main() -> None:
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
         commands = {"mens serve": serve, "llama.cpp itself": f"{llama} --threads {options.threads}"}
         servers = [stack.enter_context(running(name, line, options.threads)) for name, line in commands.items()]
-        shares = _compute_shared(run, pauses, options.window)
         measured = [Measured() for _ in servers]
-        for number, pause in enumerate(pauses):
+        for pause in pauses:
             for server, found in zip(servers, measured, strict=True):
-                _ask(server, pause, found, shares[number])
+                _ask(server, pause, found)
         for server, found in zip(servers, measured, strict=True):
             print(_format_row(server.name, pauses, found))
 
@@ -116,7 +111,7 @@ def _find_after(words: list[int], place: int) -> int | None:
     return next((word for word in words if word >= place), None)
 
 
-def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
+def _ask(server: Server, pause: Pause, found: Measured) -> None:
     body: dict[str, Any] = {"input_prefix": pause.prefix, "input_suffix": pause.suffix, "prompt": ""}
     body |= {"n_predict": _LINE_TOKENS, "temperature": 0, "stop": ["\n"], "cache_prompt": True}
     begin, cpu_begin = time.monotonic(), server.count_cpu_seconds()
@@ -124,19 +119,6 @@ def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
     found.seconds.append(time.monotonic() - begin)
     found.cpu_seconds.append(server.count_cpu_seconds() - cpu_begin)
     found.pieces.append(reply["content"])
-    num_cached = reply["timings"].get("cache_n")
-    found.cached.append(shared if num_cached is None else num_cached / reply["tokens_evaluated"])
-
-
-def _compute_shared(run: Path, pauses: list[Pause], window: int) -> list[float]:
-    manifest = Adapter.open(run).manifest
-    tokenizer, order = FileTokenizer(find_recorded_base(manifest.base_model)), manifest.infill_order
-    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window, order) for pause in pauses]
-    pairs = zip([(), *prompts], prompts, strict=False)
-    return [
-        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False))) / len(both[1])
-        for both in pairs
-    ]
 
 
 def _format_row(name: str, pauses: list[Pause], found: Measured) -> str:
@@ -146,8 +128,8 @@ def _format_row(name: str, pauses: list[Pause], found: Measured) -> str:
     exact = sum(pause.rest.split() == piece.split() for pause, piece in answered)
     return (
         f"{name:<20} p50 {median(seconds):.2f} s, p95 {seconds[int(0.95 * num)]:.2f} s; CPU p50 "
-        f"{median(found.cpu_seconds):.2f} s, p95 {sorted(found.cpu_seconds)[int(0.95 * num)]:.2f} s; cached "
-        f"{sum(found.cached) / num:.0%}; shown {sum(map(bool, found.pieces))}/{num}, stand {stand}, exact {exact}"
+        f"{median(found.cpu_seconds):.2f} s, p95 {sorted(found.cpu_seconds)[int(0.95 * num)]:.2f} s; "
+        f"shown {sum(map(bool, found.pieces))}/{num}, stand {stand}, exact {exact}"
     )
 
 

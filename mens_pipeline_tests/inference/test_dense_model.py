@@ -15,8 +15,10 @@ from mens_pipeline.inference.dense_model import (
     replace_linear,
     speed_up,
 )
+from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
+from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.find_base import find_base_model
@@ -86,6 +88,42 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, tmp_path: Pat
     expected = [complete_plainly(plain, prompt, 10) for prompt in prompts]
 
     assert complete_staggered(speed_up(plain, in_eight_bits=False), prompts, 10) == expected
+
+
+@pytest.mark.parametrize("name", _DENSE)
+def test_typing_reads_only_new_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one layer, keys and values do not depend on the text before them, so nothing may change."""
+    before, after, other = tuple(range(3, 43)), tuple(range(50, 70)), tuple(range(75, 95))
+    cases = (
+        (before, after, 62),
+        ((*before, 7, 8, 9), after, 5),  # with the mark and the last token
+        ((*before, 7, 8, 10), after, 3),  # a token grew
+        ((*before, 7), after, 2),  # two were deleted
+        ((*before, 7), (*after[:1], 6, *after[2:]), 2),  # the text after the cursor was edited
+        ((*before, 7), other, 21),
+        (before[:30], other, 22),  # too many were deleted
+        ((*before[:30], *range(100, 121)), other, 23),
+        ((*before[:30], *range(100, 121)), other, 1),
+        ((*before[:30], *range(100, 180)), other, 61),
+        ((*before[:30], *range(100, 200)), other, 42),  # too many since the text after the cursor was read
+    )
+    prompts = [((*left, 1, *right, 2), len(right), num_read) for left, right, num_read in cases]
+    plain = _load(write_architecture(tmp_path, name, num_hidden_layers=1))
+    expected = [complete_plainly(plain, prompt, 6) for prompt, _, _ in prompts]
+    engine = Engine[Slot](speed_up(plain, in_eight_bits=False), frozenset(), 1, piece=512)
+    widths, compute = list[int](), DenseModel.__call__
+
+    def watch(model: DenseModel, **named: Any) -> Any:
+        widths.append(named["input_ids"].shape[1])
+        return compute(model, **named)
+
+    monkeypatch.setattr(DenseModel, "__call__", watch)
+    for (prompt, num_after, num_read), tokens in zip(prompts, expected, strict=True):
+        engine.admit(slot := Slot(prompt, Sampler(0.0, 1.0, ""), 6, num_after=num_after))
+        widths.clear()
+        while engine.slots:
+            engine.step()
+        assert (slot.tokens, widths[0]) == (tokens, num_read)
 
 
 @pytest.mark.parametrize(

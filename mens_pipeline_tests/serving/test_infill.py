@@ -12,6 +12,7 @@ from mens_pipeline.language import analyze
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.models.infill import Order, encode_infill_prompt
 from mens_pipeline.serving.completions import Defaults, RequestPreparer
 from mens_pipeline.serving.generation import GenerationRequest
@@ -19,6 +20,7 @@ from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running, running
 from mens_pipeline_tests.serving.talkative import write_infill_run
+from mens_pipeline_tests.training.small_folder import Encoder
 
 _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
@@ -181,14 +183,21 @@ def test_no_piece_has_control_characters(infill_run: Path) -> None:
     assert not [character for character in text if character < " " and character not in "\t\n\r"]
 
 
-@pytest.mark.parametrize("order", ["suffix_first", "prefix_first"])
-def test_the_prompt_has_the_order_of_the_training(merged: Path, tmp_path: Path, order: Order) -> None:
+@pytest.mark.parametrize(("order", "is_after"), [("suffix_first", False), ("prefix_first", True)])
+def test_the_prompt_has_the_order_of_the_training(
+    merged: Path, tmp_path: Path, order: Order, *, is_after: bool
+) -> None:
+    """A suffix at its end may keep its keys and values while somebody types; marks of several tokens may not."""
     run = write_infill_run(tmp_path, merged)
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))
-    served, tokenizer = adapter_model(Adapter.open(run), CPU), FileTokenizer(merged)
-    preparer = RequestPreparer(served, tokenizer, ServerLimits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
-    request = asyncio.run(preparer.prepare(GenerationRequest("", text=_PREFIX, suffix=_SUFFIX)))
-
+    served = adapter_model(Adapter.open(run), CPU)
     assert served.infill_window is not None
-    assert request.prompt == encode_infill_prompt(tokenizer, _PREFIX, _SUFFIX, served.infill_window, order)
+    marked = Encoder((IM_START, IM_END, "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"))
+    for tokenizer, can_keep in ((FileTokenizer(merged), False), (marked, True)):
+        preparer = RequestPreparer(served, tokenizer, ServerLimits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
+        request = asyncio.run(preparer.prepare(GenerationRequest("", text=_PREFIX, suffix=_SUFFIX)))
+
+        assert request.prompt == encode_infill_prompt(tokenizer, _PREFIX, _SUFFIX, served.infill_window, order)
+        num_after = len(tokenizer.encode(_SUFFIX, add_special_tokens=False))
+        assert request.num_after == (num_after if is_after and can_keep else 0)
