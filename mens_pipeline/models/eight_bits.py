@@ -36,10 +36,8 @@ class EightBits:
         largest = _LARGEST if _HAS_VNNI else _LARGEST_WEIGHT
         scales = _find_scales(weight, largest)
         values = (weight / scales).round_().to(torch.int8)
-        self._values: Any = values.t()
+        self._values: Any = values.t() if _HAS_VNNI else _pack(values, scales)
         self._scales = scales.t()
-        if not _HAS_VNNI:
-            self._values = _pack(values, scales)
 
     def multiply(self, rows: Rounded) -> torch.Tensor:
         """Multiply rows of shape `(rows, inputs)`; the result is `(rows, outputs)`."""
